@@ -1,0 +1,26 @@
+/* penstock.h - the whole public interface.
+ *
+ * Read the headers in this order; each stands alone:
+ *   error.h     codes and messages
+ *   image.h     one image: what is it, decode it
+ *   dataset.h   where samples live: folder, tar shards, manifest
+ *   op.h        what happens to a sample, as data
+ *   pipeline.h  a line of operations; drawn parameters; running one sample
+ *   order.h     which sample stands at which position of which epoch
+ *   batch.h     what a training step receives
+ *   loader.h    threads that turn a dataset and a pipeline into batches
+ */
+#ifndef PENSTOCK_PENSTOCK_H
+#define PENSTOCK_PENSTOCK_H
+
+#include <penstock/batch.h>
+#include <penstock/dataset.h>
+#include <penstock/error.h>
+#include <penstock/image.h>
+#include <penstock/loader.h>
+#include <penstock/op.h>
+#include <penstock/order.h>
+#include <penstock/pipeline.h>
+#include <penstock/version.h>
+
+#endif

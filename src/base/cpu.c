@@ -1,0 +1,40 @@
+/* cpu.c - CPU feature detection with a switch for tests. */
+#include "base/cpu.h"
+
+#include <penstock/version.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static unsigned detected;
+static _Atomic unsigned mask = ~0U;
+
+static void detect(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+        detected |= PEN__CPU_AVX2;
+#endif
+    const char *wish = getenv("PENSTOCK_CPU");
+    if (wish && strcmp(wish, "scalar") == 0)
+        detected = 0;
+}
+
+unsigned pen__cpu_flags(void)
+{
+    pthread_once(&once, detect);
+    return detected & atomic_load_explicit(&mask, memory_order_relaxed);
+}
+
+void pen__cpu_mask(unsigned allowed)
+{
+    atomic_store(&mask, allowed);
+}
+
+const char *pen_cpu_level(void)
+{
+    return pen__cpu_flags() & PEN__CPU_AVX2 ? "avx2" : "scalar";
+}

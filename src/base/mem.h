@@ -1,0 +1,28 @@
+/* mem.h - the one place memory comes from.
+ *
+ * Everything the library allocates goes through here, so that tests can count
+ * what is alive and make the n-th allocation fail.  A script bans bare malloc.
+ */
+#ifndef PEN_BASE_MEM_H
+#define PEN_BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+void *pen__malloc(size_t n_bytes);
+void *pen__calloc(size_t n_items, size_t item_bytes);
+/* NULL on failure, the old block stays valid. */
+void *pen__realloc(void *block, size_t n_bytes);
+/* `alignment` a power of two.  Free with pen__free. */
+void *pen__aligned(size_t alignment, size_t n_bytes);
+void pen__free(void *block);
+char *pen__strdup(const char *text);
+
+/* Blocks alive now, over all threads. */
+int64_t pen__mem_live(void);
+/* Allocations made so far, failed ones included. */
+int64_t pen__mem_count(void);
+/* Tests: let the n-th allocation from now (1 = the next) fail; 0 switches it off. */
+void pen__mem_fail_at(int64_t n);
+
+#endif

@@ -1,0 +1,81 @@
+/* text.c - growable strings. */
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+static bool reserve(pen__text *text, size_t more)
+{
+    if (text->failed)
+        return false;
+    if (text->len + more + 1 <= text->cap)
+        return true;
+    size_t cap = (text->len + more + 1) * 2;
+    char *data = pen__realloc(text->data, cap);
+    if (!data) {
+        text->failed = true;
+        return false;
+    }
+    text->data = data;
+    text->cap = cap;
+    return true;
+}
+
+void pen__text_add(pen__text *text, const char *fmt, ...)
+{
+    va_list args, again;
+    va_start(args, fmt);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, fmt, args);
+    va_end(args);
+    if (n >= 0 && reserve(text, (size_t)n)) {
+        vsnprintf(text->data + text->len, (size_t)n + 1, fmt, again);
+        text->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+/* Length of the valid UTF-8 sequence at p, 0 if there is none. */
+static size_t utf8_length(const unsigned char *p, size_t left)
+{
+    static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    if (p[0] < 0x80)
+        return 1;
+    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : p[0] >= 0xC0 ? 2 : 0;
+    if (n == 0 || n > left)
+        return 0;
+    uint32_t code = p[0] & (0x7FU >> n);
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+        code = code << 6 | (p[i] & 0x3FU);
+    }
+    return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ? 0 : n;
+}
+
+void pen__text_add_json(pen__text *text, const char *bytes, size_t len)
+{
+    pen__text_add(text, "\"");
+    for (size_t i = 0; i < len;) {
+        const unsigned char *p = (const unsigned char *)bytes + i;
+        size_t n = utf8_length(p, len - i);
+        if (n == 0)
+            pen__text_add(text, "\\ufffd");
+        else if (*p < 0x20 || *p == '"' || *p == '\\' || *p == 0x7F)
+            pen__text_add(text, "\\u%04x", *p);
+        else
+            pen__text_add(text, "%.*s", (int)n, (const char *)p);
+        i += n ? n : 1;
+    }
+    pen__text_add(text, "\"");
+}
+
+void pen__text_fini(pen__text *text)
+{
+    pen__free(text->data);
+    memset(text, 0, sizeof *text);
+}

@@ -1,0 +1,21 @@
+/* text.h - a string that grows, and JSON written into it. */
+#ifndef PEN_BASE_TEXT_H
+#define PEN_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Zero-initialise; a failed allocation sets `failed` and later calls do nothing,
+ * so one check at the end is enough. */
+typedef struct pen__text {
+    char *data; /* NUL-terminated once anything was added; NULL before */
+    size_t len, cap;
+    bool failed;
+} pen__text;
+
+void pen__text_add(pen__text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A quoted JSON string; bytes that are no valid UTF-8 become U+FFFD. */
+void pen__text_add_json(pen__text *text, const char *bytes, size_t len);
+void pen__text_fini(pen__text *text);
+
+#endif

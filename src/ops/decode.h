@@ -1,0 +1,47 @@
+/* decode.h - encoded bytes to pixels, whole or a window.
+ *
+ * Formats are found by content.  Pixels equal Pillow's
+ * Image.open(f).convert("RGB") to the bit, for any window.  Every decoder is
+ * safe on hostile input: no read past the source, no write past the
+ * destination, limits before allocation, and no endless loop.
+ *
+ * decode.c sniffs and dispatches; decode_jpeg.c, decode_png.c and
+ * decode_webp.c each wrap one library; exif.c finds the orientation.
+ */
+#ifndef PEN_OPS_DECODE_H
+#define PEN_OPS_DECODE_H
+
+#include <penstock/image.h>
+
+#include <stdatomic.h>
+
+#include "ops/image.h"
+
+/* One thread's decoder state, reused from sample to sample so that the hot path
+ * allocates as little as the libraries allow. */
+typedef struct pen__decoder pen__decoder;
+
+/* `cancel` may be NULL; once it is true a decode under way ends with
+ * PEN_ECANCELED at the next row, so that closing never waits for a huge image. */
+int pen__decoder_create(pen__decoder **out, const atomic_bool *cancel);
+void pen__decoder_free(pen__decoder *dec);
+
+/* Channels that come out: 1 for grey files (info->is_grey), else 3. */
+static inline int pen__decode_channels(const pen_image_info *info)
+{
+    return info->is_grey ? 1 : 3;
+}
+
+/* Bytes a decode of this window takes beside its destination, the library's own
+ * memory included: an upper bound computed from the header alone.  The memory
+ * budget counts on it. */
+size_t pen__decode_memory(const pen_image_info *info, pen__rect window);
+
+/* Decode `window` of the stored image (no EXIF turn) into dst->px, which has room
+ * for window.w * window.h * pen__decode_channels(info) bytes; sets dst->w, h, ch.
+ * `info` is what pen_image_probe said of the same bytes.
+ * 0, PEN_ECORRUPT, PEN_EUNSUPPORTED, PEN_ELIMIT, PEN_ENOMEM, PEN_ECANCELED. */
+int pen__decode(pen__decoder *dec, const uint8_t *src, size_t len, const pen_image_info *info,
+                pen__rect window, pen__image *dst, pen_error *err);
+
+#endif
