@@ -1,0 +1,44 @@
+/* budget.h - the memory that samples on their way may take, as a hard limit.
+ *
+ * Workers get blocks here and put them back.  Returned blocks are kept for the
+ * next sample while there is room, and given up as soon as somebody needs it.
+ * Running into the limit makes a worker wait, never the total grow.
+ *
+ * Why nobody waits for ever: whoever waits holds nothing, whoever holds
+ * something finishes, and the sample closest to delivery is served first.
+ */
+#ifndef PEN_ENGINE_BUDGET_H
+#define PEN_ENGINE_BUDGET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pen__budget pen__budget;
+
+typedef struct pen__block {
+    uint8_t *data; /* 64-byte aligned */
+    size_t cap;
+    size_t extra; /* counted, but allocated by someone else (a decoding library) */
+} pen__block;
+
+/* `cancel`: once true, waiting ends with PEN_ECANCELED (after pen__budget_wake). */
+int pen__budget_create(pen__budget **out, int64_t limit_bytes, const atomic_bool *cancel);
+void pen__budget_free(pen__budget *budget);
+
+/* A block of at least `bytes`, with `extra` bytes counted beside it.  `rank` orders
+ * those who wait: the lowest is next.  The caller holds no other block if it `may_wait`.
+ * 0, PEN_EBUDGET (could never fit), PEN_AGAIN (would have to wait), PEN_ECANCELED,
+ * PEN_ENOMEM. */
+int pen__budget_get(pen__budget *budget, int64_t rank, size_t bytes, size_t extra, bool may_wait,
+                    pen__block *out);
+/* Give a block back; one that is all zero is ignored. */
+void pen__budget_put(pen__budget *budget, pen__block *block);
+/* Make waiters look at `cancel`. */
+void pen__budget_wake(pen__budget *budget);
+
+int64_t pen__budget_limit(const pen__budget *budget);
+void pen__budget_usage(pen__budget *budget, int64_t *used, int64_t *peak);
+
+#endif

@@ -1,0 +1,167 @@
+/* carry.c - one sample's journey.
+ *
+ * Memory is taken twice: first for the file, whose length the index knows, then
+ * for pixels, whose number only the header tells.  The second time must not wait,
+ * because two samples that each hold a file and wait for pixels would block each
+ * other.  Where it would have to, the file is let go, and both are asked for
+ * together, holding nothing; the file is read again, from the page cache.
+ */
+#include "engine/carry.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+
+enum {
+    READ_TRIES = 4,
+    FIRST_PAUSE_MS = 10, /* then 40, then 160 */
+    ALIGN = 64,
+};
+
+int pen__carrier_init(pen__carrier *carrier, const atomic_bool *cancel)
+{
+    memset(carrier, 0, sizeof *carrier);
+    return pen__decoder_create(&carrier->dec, cancel);
+}
+
+void pen__carrier_fini(pen__carrier *carrier)
+{
+    pen__decoder_free(carrier->dec);
+    carrier->dec = NULL;
+}
+
+static bool is_cancelled(const pen__carry_env *env)
+{
+    return env->cancel && atomic_load_explicit(env->cancel, memory_order_relaxed);
+}
+
+/* Sleep in short pieces, so that closing does not wait for it. */
+static void pause_ms(const pen__carry_env *env, int ms)
+{
+    for (; ms > 0 && !is_cancelled(env); ms -= 10)
+        nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
+}
+
+static int read_sample(const pen__carry_env *env, pen__carrier *c, int64_t id, uint8_t *dst,
+                       size_t len, pen_error *err)
+{
+    int64_t t0 = pen__now_ns();
+    int64_t n = 0;
+    int pause = FIRST_PAUSE_MS;
+    for (int i = 0; i < READ_TRIES; i++, pause *= 4) {
+        n = pen_dataset_read(env->ds, id, dst, len, err);
+        if (n != PEN_EIO || i == READ_TRIES - 1 || is_cancelled(env))
+            break;
+        pause_ms(env, pause);
+    }
+    pen__counter_add(&c->read_ns, pen__now_ns() - t0);
+    if (n < 0)
+        return (int)n;
+    pen__counter_add(&c->bytes_read, n);
+    return 0;
+}
+
+static int explain(pen_error *err, int rc, size_t bytes, const pen__budget *budget)
+{
+    if (rc == PEN_EBUDGET)
+        return pen__fail(err, rc, -1, "needs %.1f MB, the memory budget leaves %.1f MB for samples",
+                         (double)bytes / 1e6, (double)pen__budget_limit(budget) / 1e6);
+    return pen__fail(err, rc, -1, "%s", pen_error_message(rc));
+}
+
+/* Header to plan. */
+static int prepare(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
+                   const uint8_t *src, size_t len, pen_error *err)
+{
+    int rc = pen_image_probe(src, len, &c->info, err);
+    if (rc == 0)
+        rc = pen_pipeline_draw(env->pipe, key, &c->info, c->params, PEN_PIPELINE_MAX_OPS, err);
+    if (rc == 0)
+        pen__plan_build(&c->plan, env->pipe, &c->info, c->params);
+    return rc;
+}
+
+static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, const uint8_t *src,
+               size_t len, void *scratch, void *dst, pen_error *err)
+{
+    pen__stage_ns times = {0};
+    int rc = pen__run(env->pipe, &c->plan, &c->info, c->params, key, c->dec, src, len, scratch, dst,
+                      &times, err);
+    pen__counter_add(&c->decode_ns, times.decode);
+    pen__counter_add(&c->augment_ns, times.augment);
+    pen__counter_add(&c->tensor_ns, times.tensor);
+    return rc;
+}
+
+/* The slow way, holding nothing while it waits: one block for file and pixels. */
+static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
+                              int64_t rank, size_t len, void *dst, pen_error *err)
+{
+    size_t file_bytes = (len + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    size_t bytes = file_bytes + c->plan.scratch_bytes;
+    pen__block block;
+    int rc = pen__budget_get(env->budget, rank, bytes, c->plan.library_bytes, true, &block);
+    if (rc)
+        return explain(err, rc, bytes + c->plan.library_bytes, env->budget);
+    rc = read_sample(env, c, key->sample, block.data, len, err);
+    if (rc == 0)
+        rc = prepare(env, c, key, block.data, len, err);
+    /* The file may have changed meanwhile: never trust the first plan with new bytes. */
+    if (rc == 0 && file_bytes + c->plan.scratch_bytes > block.cap)
+        rc = pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
+    if (rc == 0)
+        rc = run(env, c, key, block.data, len, block.data + file_bytes, dst, err);
+    pen__budget_put(env->budget, &block);
+    return rc;
+}
+
+static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
+                 size_t len, void *dst, pen_error *err)
+{
+    pen__block file, scratch;
+    int rc = pen__budget_get(env->budget, rank, len, 0, true, &file);
+    if (rc)
+        return explain(err, rc, len, env->budget);
+    rc = read_sample(env, c, key->sample, file.data, len, err);
+    if (rc == 0)
+        rc = prepare(env, c, key, file.data, len, err);
+    if (rc == 0) {
+        int got = pen__budget_get(env->budget, rank, c->plan.scratch_bytes, c->plan.library_bytes,
+                                  false, &scratch);
+        if (got == PEN_AGAIN) {
+            pen__budget_put(env->budget, &file);
+            return carry_in_one_block(env, c, key, rank, len, dst, err);
+        }
+        rc = got ? explain(err, got, len + c->plan.scratch_bytes + c->plan.library_bytes,
+                           env->budget)
+                 : run(env, c, key, file.data, len, scratch.data, dst, err);
+        pen__budget_put(env->budget, &scratch);
+    }
+    pen__budget_put(env->budget, &file);
+    return rc;
+}
+
+int pen__carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
+               void *dst, pen_error *err)
+{
+    int64_t len = pen_dataset_length(env->ds, key->sample);
+    int rc = len < 0 ? pen__fail(err, PEN_EINVAL, -1, "no such sample")
+                     : carry(env, c, key, rank, (size_t)len, dst, err);
+    if (rc == 0) {
+        pen__counter_add(&c->n_samples, 1);
+        return 0;
+    }
+    if (rc == PEN_ECANCELED || is_cancelled(env))
+        return PEN_ECANCELED;
+    char name[256];
+    if (pen_dataset_key(env->ds, key->sample, name, sizeof name) < 0)
+        snprintf(name, sizeof name, "id %lld", (long long)key->sample);
+    if (err && err->offset >= 0)
+        pen__fail_prefix(err, "sample '%s', byte %lld", name, (long long)err->offset);
+    else
+        pen__fail_prefix(err, "sample '%s'", name);
+    return rc;
+}

@@ -1,0 +1,177 @@
+/* deliver.c - the consumer's side: take finished batches in order, judge their
+ * faults, keep the position.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/mem.h"
+#include "engine/loader_impl.h"
+
+static const char *const action_names[] = {"raise", "skip", "replace"};
+
+/* Is this fault one that the options tolerate?  A stand-in that was itself the last
+ * resort is not. */
+static bool is_tolerated(const pen_loader *loader, const pen_batch *batch, const pen__bad *bad)
+{
+    if (loader->opts.on_error == PEN_ON_ERROR_RAISE || !pen_error_is_data(bad->error.code))
+        return false;
+    if (loader->opts.on_error == PEN_ON_ERROR_SKIP)
+        return true;
+    bool is_last_of_slot = !bad->next || bad->next->slot != bad->slot;
+    return !(is_last_of_slot && batch->mask[bad->slot] == PEN__SLOT_BAD);
+}
+
+/* Judge a finished batch.  `is_counted` false: a replay, which leaves no trace. */
+static int judge(pen_loader *loader, pen_batch *batch, bool is_counted, pen_error *err)
+{
+    if (atomic_load(&batch->lost_a_fault))
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    pen__slab_sort_bad(batch);
+    for (const pen__bad *bad = batch->bad; bad; bad = bad->next) {
+        bool tolerated = is_tolerated(loader, batch, bad);
+        int rc = 0;
+        if (is_counted)
+            rc = pen__ledger_write(&loader->ledger, loader->ds, batch, bad,
+                                   action_names[tolerated ? loader->opts.on_error : 0], err);
+        if (rc)
+            return rc;
+        if (!tolerated) {
+            if (err)
+                *err = bad->error;
+            return bad->error.code;
+        }
+        if (is_counted && ++loader->n_bad > loader->opts.max_bad)
+            return pen__fail(err, PEN_EBAD, -1, "more than %lld bad samples; the last: %s",
+                             (long long)loader->opts.max_bad, bad->error.text);
+    }
+    if (batch->bad && loader->opts.on_error == PEN_ON_ERROR_SKIP)
+        pen__slab_compact(batch);
+    pen__slab_clear_bad(batch);
+    return 0;
+}
+
+static int start(pen_loader *loader, pen_error *err)
+{
+    if (loader->is_started)
+        return 0;
+    if (loader->opts.workers > 0 &&
+        pen__pool_start(&loader->pool, loader->opts.workers, pen__loader_work, loader) != 0)
+        return pen__fail(err, PEN_ENOMEM, -1, "cannot start a worker thread");
+    loader->is_started = true;
+    return 0;
+}
+
+/* Take the next finished batch; with no workers, make it first. */
+static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
+{
+    if (!loader->pool)
+        while (!pen__window_is_ready(loader->window) &&
+               pen__loader_work_once(loader, &loader->carriers[0], false)) {
+        }
+    void *payload = NULL;
+    int rc = pen__window_take(loader->window, timeout_ns, &payload);
+    *out = payload;
+    return rc;
+}
+
+static void advance(pen_loader *loader)
+{
+    if (++loader->batch == loader->n_batches) {
+        loader->batch = 0;
+        loader->epoch++;
+        loader->end_pending = true;
+    }
+}
+
+static int fail_for_good(pen_loader *loader, const pen_error *why, pen_error *err)
+{
+    loader->failure = *why;
+    if (err)
+        *err = *why;
+    return why->code;
+}
+
+int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
+{
+    *out = NULL;
+    if (loader->pid != getpid())
+        return pen__fail(err, PEN_EFORK, -1,
+                         "this loader was made before a fork: its threads are in the parent; make "
+                         "a new one here");
+    if (loader->failure.code)
+        return fail_for_good(loader, &loader->failure, err);
+    if (loader->end_pending || loader->n_batches == 0) {
+        loader->end_pending = false;
+        return PEN_END;
+    }
+    int64_t t0 = pen__now_ns();
+    int rc = start(loader, err);
+    pen_batch *batch = NULL;
+    if (rc == 0)
+        rc = take(loader, timeout_ns, &batch);
+    pen__counter_add(&loader->wait_ns, pen__now_ns() - t0);
+    if (rc == PEN_ENOMEM)
+        pen__fail(err, rc, -1, "out of memory for a batch");
+    if (rc)
+        return rc;
+    pen_error why = {.offset = -1};
+    why.code = judge(loader, batch, true, &why);
+    atomic_store(&loader->n_bad_seen, loader->n_bad);
+    if (why.code) {
+        pen_batch_unref(batch);
+        return fail_for_good(loader, &why, err);
+    }
+    advance(loader);
+    pen__slab_hand_over(batch);
+    if (atomic_load(&loader->first_batch_ns) == 0)
+        atomic_store(&loader->first_batch_ns, atomic_load(&loader->wait_ns));
+    pen__counter_add(&loader->n_batches_out, 1);
+    pen__counter_add(&loader->n_samples_out, batch->count);
+    *out = batch;
+    return 0;
+}
+
+static int replay(pen_loader *loader, pen_batch *batch, pen__carrier *carrier, pen_error *err)
+{
+    batch->n_slots = batch->count = pen__stream_slots(&loader->stream, batch->index);
+    for (int32_t slot = 0; slot < batch->n_slots; slot++)
+        pen__fill_slot(loader, carrier, batch, slot, -1);
+    return judge(loader, batch, false, err);
+}
+
+int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batch **out,
+                      pen_error *err)
+{
+    *out = NULL;
+    if (epoch < 0 || index < 0 || index >= loader->n_batches)
+        return pen__fail(err, PEN_EINVAL, -1, "batch %lld: an epoch has batches 0 to %lld",
+                         (long long)index, (long long)loader->n_batches - 1);
+    pen__slab_pool *slabs = NULL; /* of its own: a replay takes no place in the stream */
+    pen_batch *batch = NULL;
+    pen__carrier *carrier = pen__malloc(sizeof *carrier);
+    int rc = carrier ? pen__carrier_init(carrier, &loader->cancel) : PEN_ENOMEM;
+    if (rc == 0)
+        rc = pen__slab_pool_create(&slabs, &loader->pipe->shape, loader->opts.batch_size, 1);
+    if (rc == 0 && !(batch = pen__slab_get(slabs)))
+        rc = PEN_ENOMEM;
+    if (rc) {
+        pen__fail(err, rc, -1, "%s", pen_error_message(rc));
+    } else {
+        batch->epoch = epoch;
+        batch->index = index;
+        rc = replay(loader, batch, carrier, err);
+    }
+    if (carrier)
+        pen__carrier_fini(carrier);
+    pen__free(carrier);
+    if (rc == 0) {
+        pen__slab_hand_over(batch);
+        *out = batch;
+    } else {
+        pen_batch_unref(batch);
+    }
+    pen__slab_pool_release(slabs);
+    return rc;
+}

@@ -1,0 +1,90 @@
+/* fill.c - what workers do: claim a slot of the reorder window, carry its sample.
+ *
+ * A fault is noted in the batch and judged when the batch is delivered, in order,
+ * so that what happens does not depend on which worker was faster.
+ */
+#include "base/clock.h"
+#include "engine/loader_impl.h"
+
+enum { MAX_REPLACEMENTS = 32 };
+
+pen__carry_env pen__loader_env(const pen_loader *loader)
+{
+    return (pen__carry_env){loader->ds, loader->pipe, loader->budget, &loader->cancel};
+}
+
+int pen__loader_open_job(void *ctx, int64_t seq, void **payload)
+{
+    pen_loader *loader = ctx;
+    pen_batch *batch = pen__slab_get(loader->slabs);
+    if (!batch)
+        return PEN_ENOMEM;
+    int64_t n = loader->base_batch + seq;
+    batch->epoch = loader->base_epoch + n / loader->n_batches;
+    batch->index = n % loader->n_batches;
+    batch->n_slots = batch->count = pen__stream_slots(&loader->stream, batch->index);
+    *payload = batch;
+    return batch->n_slots;
+}
+
+/* The key of attempt 0 is the sample's own; a stand-in gets occurrences that no
+ * regular sample reaches. */
+static pen_key key_of(const pen_loader *loader, const pen_batch *batch, const pen__slot *slot,
+                      int attempt)
+{
+    pen_key key = {loader->opts.seed, slot->sample, batch->epoch, slot->occurrence};
+    if (attempt > 0) {
+        key.sample =
+            pen__stream_replacement(&loader->stream, batch->epoch, slot->position, attempt);
+        key.occurrence = 0x8000 | attempt;
+    }
+    return key;
+}
+
+void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+                    int64_t rank)
+{
+    pen__carry_env env = pen__loader_env(loader);
+    pen__slot where = pen__stream_slot(&loader->stream, batch->epoch, batch->index, slot);
+    uint8_t *dst = batch->data + (size_t)slot * batch->shape.bytes;
+    for (int attempt = 0;; attempt++) {
+        pen_key key = key_of(loader, batch, &where, attempt);
+        pen_error error = {.offset = -1};
+        batch->ids[slot] = key.sample;
+        batch->labels[slot] = pen_dataset_label(loader->ds, key.sample);
+        batch->mask[slot] = !where.is_repeat;
+        int rc = pen__carry(&env, carrier, &key, rank, dst, &error);
+        if (rc == 0)
+            return;
+        batch->mask[slot] = PEN__SLOT_BAD;
+        if (rc == PEN_ECANCELED) /* the batch is about to be thrown away */
+            return;
+        if (pen__slab_note_bad(batch, slot, attempt, key.sample, &error) != 0) {
+            atomic_store(&batch->lost_a_fault, true);
+            return;
+        }
+        bool may_replace = loader->opts.on_error == PEN_ON_ERROR_REPLACE && pen_error_is_data(rc);
+        if (!may_replace || attempt == MAX_REPLACEMENTS)
+            return;
+    }
+}
+
+bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier, bool wait)
+{
+    int64_t t0 = pen__now_ns();
+    pen__claim claim;
+    if (pen__window_claim(loader->window, wait, &claim) != 0)
+        return false;
+    pen__counter_add(&carrier->idle_ns, pen__now_ns() - t0);
+    pen__fill_slot(loader, carrier, claim.payload, claim.slot,
+                   claim.seq * loader->opts.batch_size + claim.slot);
+    pen__window_done(loader->window, &claim);
+    return true;
+}
+
+void pen__loader_work(void *ctx, int index)
+{
+    pen_loader *loader = ctx;
+    while (pen__loader_work_once(loader, &loader->carriers[index], true)) {
+    }
+}

@@ -1,0 +1,280 @@
+/* loader.c - a loader's life: options, parts, position, end.
+ *
+ *     dataset --> claim slot --> carry sample --> slab --> take in order --> user
+ *                 \____ reorder window (sched/window.h), memory budget ____/
+ *
+ * Everything ends through pen__window_close and the cancel flag: workers leave
+ * their claim, their decode or their wait for memory, and are joined.
+ */
+#include "engine/loader_impl.h"
+
+#include <penstock/version.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "engine/state.h"
+#include "telemetry/limits.h"
+
+enum { MAX_BATCH = 1 << 20, MAX_READY = 1024, MAX_WORLD = 1 << 20 };
+
+void pen_loader_opts_init(pen_loader_opts *opts)
+{
+    memset(opts, 0, sizeof *opts);
+    opts->struct_size = sizeof *opts;
+    opts->batch_size = 1;
+    opts->order_block = 256;
+    opts->order_window = 16;
+    opts->world_size = 1;
+    opts->max_bad = 1000;
+    opts->workers = -1;
+    opts->ready_batches = 3;
+}
+
+/* NULL, or what is wrong with the options. */
+static const char *check(const pen_loader_opts *o)
+{
+    if (o->struct_size != sizeof *o)
+        return "options were not set up by pen_loader_opts_init";
+    if (o->batch_size < 1 || o->batch_size > MAX_BATCH)
+        return "batch_size must be 1 to 1048576";
+    if (o->world_size < 1 || o->world_size > MAX_WORLD || o->rank < 0 || o->rank >= o->world_size)
+        return "rank must be 0 to world_size - 1";
+    if ((unsigned)o->order > PEN_ORDER_BLOCK || o->order_block < 1 || o->order_window < 1)
+        return "unknown order, or block and window below 1";
+    if ((unsigned)o->tail > PEN_TAIL_WRAP || (unsigned)o->on_error > PEN_ON_ERROR_REPLACE)
+        return "unknown tail or on_error";
+    if (o->tail == PEN_TAIL_SHORT && o->world_size > 1)
+        return "tail 'short' would give ranks unequal batches: use drop, pad or wrap";
+    if (o->on_error == PEN_ON_ERROR_SKIP && o->world_size > 1)
+        return "on_error 'skip' would give ranks unequal batches: use replace";
+    if (o->workers < -1 || o->workers > PEN_MAX_WORKERS)
+        return "workers must be -1 (one a core) to 256";
+    if (o->ready_batches < 1 || o->ready_batches > MAX_READY)
+        return "ready batches must be 1 to 1024";
+    if (o->max_bad < 0 || o->memory_budget < 0)
+        return "max_bad and memory_budget must not be negative";
+    return NULL;
+}
+
+/* Share the budget out: slabs get at most half (but one always), samples the rest. */
+static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *err)
+{
+    int64_t slab = (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
+    int64_t fitting = loader->opts.memory_budget / 2 / slab;
+    loader->max_slabs = loader->opts.ready_batches;
+    if (fitting < loader->max_slabs)
+        loader->max_slabs = fitting < 1 ? 1 : (int)fitting;
+    *sample_bytes = loader->opts.memory_budget - loader->max_slabs * slab;
+    if (*sample_bytes <= 0)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "memory budget of %.1f MB: one batch takes %.1f MB, and samples need room",
+                         (double)loader->opts.memory_budget / 1e6, (double)slab / 1e6);
+    return 0;
+}
+
+static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
+{
+    int64_t sample_bytes = 0;
+    int rc = divide_budget(loader, &sample_bytes, err);
+    if (rc == 0)
+        rc = pen__ledger_open(&loader->ledger, ledger_path, err);
+    if (rc)
+        return rc;
+    rc = pen__budget_create(&loader->budget, sample_bytes, &loader->cancel);
+    if (rc == 0)
+        rc = pen__slab_pool_create(&loader->slabs, &loader->pipe->shape, loader->opts.batch_size,
+                                   loader->max_slabs);
+    if (rc == 0)
+        rc = pen__window_create(&loader->window, loader->max_slabs, pen__loader_open_job, loader);
+    int n = loader->opts.workers > 0 ? loader->opts.workers : 1;
+    if (rc == 0 && !(loader->carriers = pen__calloc((size_t)n, sizeof *loader->carriers)))
+        rc = PEN_ENOMEM;
+    for (; rc == 0 && loader->n_carriers < n; loader->n_carriers++)
+        if ((rc = pen__carrier_init(&loader->carriers[loader->n_carriers], &loader->cancel)) != 0)
+            break;
+    return rc ? pen__fail(err, rc, -1, "%s", pen_error_message(rc)) : 0;
+}
+
+static void set_stream(pen_loader *loader)
+{
+    const pen_loader_opts *o = &loader->opts;
+    loader->stream = (pen__stream){
+        .order = {o->order, o->order_block, o->order_window, o->seed,
+                  pen_dataset_count(loader->ds)},
+        .local_batch = o->batch_size,
+        .rank = o->rank,
+        .world_size = o->world_size,
+        .tail = o->tail != PEN_TAIL_AUTO ? o->tail
+                : o->world_size > 1      ? PEN_TAIL_WRAP
+                                         : PEN_TAIL_SHORT,
+    };
+    loader->n_batches = pen__stream_batches(&loader->stream);
+}
+
+int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
+                      const pen_loader_opts *opts, pen_error *err)
+{
+    *out = NULL;
+    const char *wrong = check(opts);
+    if (wrong)
+        return pen__fail(err, PEN_EINVAL, -1, "%s", wrong);
+    pen_loader *loader = pen__calloc(1, sizeof *loader);
+    if (!loader)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    loader->ledger.fd = -1;
+    loader->ds = pen_dataset_ref(ds);
+    loader->pipe = pen_pipeline_ref(pipe);
+    loader->pid = getpid();
+    loader->opts = *opts;
+    loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
+    if (loader->opts.workers < 0)
+        loader->opts.workers = pen__limit_cores();
+    if (loader->opts.memory_budget == 0)
+        loader->opts.memory_budget = pen__limit_memory() / 4;
+    set_stream(loader);
+    int rc = build(loader, opts->ledger_path, err);
+    if (rc) {
+        pen_loader_free(loader);
+        return rc;
+    }
+    *out = loader;
+    return 0;
+}
+
+static void drop_job(void *ctx, void *payload)
+{
+    (void)ctx;
+    pen_batch_unref(payload);
+}
+
+void pen_loader_free(pen_loader *loader)
+{
+    if (!loader || loader->pid != getpid()) /* threads and locks stayed in the parent */
+        return;
+    atomic_store(&loader->cancel, true);
+    if (loader->budget)
+        pen__budget_wake(loader->budget);
+    if (loader->window) {
+        pen__window_close(loader->window);
+        pen__pool_join(loader->pool);
+        pen__window_pause(loader->window, drop_job);
+    }
+    pen__window_free(loader->window);
+    for (int i = 0; i < loader->n_carriers; i++)
+        pen__carrier_fini(&loader->carriers[i]);
+    pen__free(loader->carriers);
+    pen__slab_pool_release(loader->slabs);
+    pen__budget_free(loader->budget);
+    pen__ledger_close(&loader->ledger);
+    pen_pipeline_unref(loader->pipe);
+    pen_dataset_unref(loader->ds);
+    pen__free(loader);
+}
+
+int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)
+{
+    if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch > loader->n_batches)
+        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
+                         (long long)batch, (long long)epoch, (long long)loader->n_batches);
+    if (batch == loader->n_batches) {
+        batch = 0;
+        epoch++;
+    }
+    bool is_there = epoch == loader->epoch && batch == loader->batch && !loader->failure.code;
+    loader->end_pending = false;
+    if (is_there)
+        return 0;
+    atomic_store(&loader->cancel, true); /* what is under way is not wanted any more */
+    pen__budget_wake(loader->budget);
+    pen__window_pause(loader->window, drop_job);
+    atomic_store(&loader->cancel, false);
+    loader->base_epoch = loader->epoch = epoch;
+    loader->base_batch = loader->batch = batch;
+    loader->failure = (pen_error){.offset = -1};
+    pen__window_resume(loader->window);
+    return 0;
+}
+
+void pen_loader_tell(const pen_loader *loader, int64_t *epoch, int64_t *batch)
+{
+    *epoch = loader->epoch;
+    *batch = loader->batch;
+}
+
+int64_t pen_loader_batches(const pen_loader *loader)
+{
+    return loader->n_batches;
+}
+
+static void describe_state(const pen_loader *loader, pen__state *state)
+{
+    const pen_loader_opts *o = &loader->opts;
+    bool is_block = o->order == PEN_ORDER_BLOCK;
+    *state = (pen__state){
+        .epoch = loader->epoch,
+        .batch = loader->batch,
+        .n_bad = loader->n_bad,
+        .seed = o->seed,
+        .global_batch = (int64_t)o->batch_size * o->world_size,
+        .order = o->order,
+        .block = is_block ? o->order_block : 0,
+        .window = is_block ? o->order_window : 0,
+        .tail = o->tail,
+        .numerics = PEN_NUMERICS_VERSION,
+    };
+    snprintf(state->dataset, sizeof state->dataset, "%s", pen_dataset_hash(loader->ds));
+    snprintf(state->pipeline, sizeof state->pipeline, "%s", pen_pipeline_hash(loader->pipe));
+}
+
+int64_t pen_loader_state(const pen_loader *loader, char *dst, size_t dst_cap)
+{
+    pen__state state;
+    describe_state(loader, &state);
+    return pen__state_write(&state, dst, dst_cap);
+}
+
+int pen_loader_resume(pen_loader *loader, const char *text, pen_error *err)
+{
+    pen__state saved, here;
+    int rc = pen__state_parse(&saved, text, err);
+    if (rc)
+        return rc;
+    describe_state(loader, &here);
+    rc = pen__state_match(&saved, &here, err);
+    if (rc == 0)
+        rc = pen_loader_seek(loader, saved.epoch, saved.batch, err);
+    if (rc == 0)
+        loader->n_bad = saved.n_bad;
+    return rc;
+}
+
+void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    out->batches = atomic_load(&loader->n_batches_out);
+    out->samples = atomic_load(&loader->n_samples_out);
+    out->bad_samples = atomic_load(&loader->n_bad_seen);
+    out->wait_ns = atomic_load(&loader->wait_ns);
+    out->first_batch_ns = atomic_load(&loader->first_batch_ns);
+    for (int i = 0; i < loader->n_carriers; i++) {
+        const pen__carrier *c = &loader->carriers[i];
+        out->bytes_read += atomic_load(&c->bytes_read);
+        out->read_ns += atomic_load(&c->read_ns);
+        out->decode_ns += atomic_load(&c->decode_ns);
+        out->augment_ns += atomic_load(&c->augment_ns);
+        out->tensor_ns += atomic_load(&c->tensor_ns);
+        out->idle_ns += atomic_load(&c->idle_ns);
+    }
+    int64_t slabs = pen__slab_pool_used(loader->slabs);
+    out->budget_bytes = loader->opts.memory_budget;
+    pen__budget_usage(loader->budget, &out->budget_used, &out->budget_peak);
+    out->budget_used += slabs;
+    out->budget_peak += (int64_t)loader->max_slabs *
+                        (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
+    out->workers = loader->opts.workers;
+    out->ready = pen__window_ready_count(loader->window);
+}

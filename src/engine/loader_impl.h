@@ -1,0 +1,61 @@
+/* loader_impl.h - the loader's parts, shared by loader.c (life), fill.c (workers)
+ * and deliver.c (the consumer).
+ *
+ * Who touches what: the consumer's thread alone uses what stands under "consumer";
+ * base_* are written only while the window is paused and read under its lock;
+ * everything else is constant, atomic, or guards itself.
+ */
+#ifndef PEN_ENGINE_LOADER_IMPL_H
+#define PEN_ENGINE_LOADER_IMPL_H
+
+#include <penstock/loader.h>
+
+#include <sys/types.h>
+
+#include "engine/carry.h"
+#include "engine/ledger.h"
+#include "engine/slab.h"
+#include "engine/stream.h"
+#include "sched/pool.h"
+#include "sched/window.h"
+
+struct pen_loader {
+    pen_dataset *ds;
+    pen_pipeline *pipe;
+    pen_loader_opts opts;
+    pen__stream stream;
+    int64_t n_batches; /* an epoch */
+    pid_t pid;
+    int n_carriers; /* one a worker; one for the caller when there are none */
+    int max_slabs;
+
+    atomic_bool cancel; /* work under way is unwanted */
+    pen__budget *budget;
+    pen__slab_pool *slabs;
+    pen__window *window;
+    pen__pool *pool; /* NULL until the first next, or inline */
+    pen__carrier *carriers;
+
+    int64_t base_epoch, base_batch; /* what job 0 of the window is */
+
+    /* consumer */
+    int64_t epoch, batch; /* comes next */
+    bool end_pending;     /* PEN_END has still to be said */
+    bool is_started;
+    pen_error failure; /* code != 0: stays until the next seek */
+    int64_t n_bad;
+    pen__ledger ledger;
+    _Atomic int64_t n_batches_out, n_samples_out, n_bad_seen, wait_ns, first_batch_ns;
+};
+
+pen__carry_env pen__loader_env(const pen_loader *loader);
+
+/* fill.c: fill every slot of `batch` or one of them; faults are noted in it. */
+void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+                    int64_t rank);
+int pen__loader_open_job(void *ctx, int64_t seq, void **payload);
+void pen__loader_work(void *ctx, int index);
+/* Claim and fill one slot in the caller's thread; false if there was none. */
+bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier, bool wait);
+
+#endif

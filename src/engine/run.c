@@ -1,0 +1,166 @@
+/* run.c - carry one sample from bytes to its place in the batch.
+ *
+ * Images alternate between two scratch buffers; the last step writes straight
+ * into the destination as a tensor, so nothing is stacked or copied afterwards.
+ */
+#include "engine/run.h"
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/mem.h"
+#include "ops/color.h"
+#include "ops/geometry.h"
+
+enum { ALIGN = 64 };
+
+/* Random fills start here in an operation's stream, far behind its parameters. */
+enum { FILL_DRAW = 4096 };
+
+static void jitter(const pen_op *op, const pen_params *p, pen__image *im)
+{
+    static void (*const kernels[4])(pen__image *, float) = {pen__brightness, pen__contrast,
+                                                            pen__saturation, pen__hue};
+    for (int i = 0; i < 4; i++) {
+        int component = p->order[i];
+        if (pen__jitter_is_on(op, component))
+            kernels[component](im, p->factor[component]);
+    }
+}
+
+/* Run one step on `im`; returns true if the result is in `other`. */
+static bool run_step(const pen_pipeline *pipe, const pen__step *step, const pen_params *params,
+                     const pen_image_info *info, pen__image *im, pen__image *other, void *scratch)
+{
+    const pen_op *op = &pipe->ops[step->op];
+    switch (step->action) {
+    case PEN__ACT_ORIENT:
+        pen__orient(im, info->orientation, other);
+        return true;
+    case PEN__ACT_GREY: {
+        pen__image grey = {.px = im->px};
+        pen__to_grey(im, &grey);
+        *im = grey;
+        return false;
+    }
+    case PEN__ACT_SPREAD:
+        pen__spread(im, other);
+        return true;
+    case PEN__ACT_RESIZE:
+        pen__resize(&step->resize, im, step->have, other, scratch);
+        return true;
+    case PEN__ACT_CROP:
+        pen__crop(im, step->box, op->crop.padding_mode, op->crop.fill, other);
+        return true;
+    case PEN__ACT_HFLIP:
+        pen__hflip(im);
+        return false;
+    case PEN__ACT_VFLIP:
+        pen__vflip(im);
+        return false;
+    case PEN__ACT_JITTER:
+        jitter(op, &params[step->op], im);
+        return false;
+    }
+    return false;
+}
+
+static void erase(const pen_pipeline *pipe, size_t i, const pen_params *p, const pen_key *key,
+                  void *dst)
+{
+    const pen_op *op = &pipe->ops[i];
+    pen_op norms[PEN_PIPELINE_MAX_OPS];
+    int n_norms = pen__pipeline_norms(pipe, i, norms);
+    pen__rng rng;
+    pen__rng_init(&rng, key->seed, PEN__RNG_OP, key->sample, key->epoch, key->occurrence, (int)i);
+    rng.counter[1] += (uint32_t)FILL_DRAW << 8;
+    pen__erase(dst, &pipe->shape, (pen__rect){p->x, p->y, p->w, p->h}, op->area.value,
+               op->area.fill_mode == PEN_FILL_RANDOM ? &rng : NULL, norms, n_norms);
+}
+
+static void write_tensor(const pen_pipeline *pipe, const pen_params *params, const pen_key *key,
+                         const pen__image *im, void *dst)
+{
+    pen__to_tensor(&pipe->table, im, pipe->shape.layout, dst);
+    for (size_t i = pipe->n_image_ops; i < pipe->n_ops; i++)
+        if (pipe->ops[i].kind == PEN_OP_RANDOM_ERASING && params[i].applied)
+            erase(pipe, i, &params[i], key, dst);
+}
+
+int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,
+             const pen_params *params, const pen_key *key, pen__decoder *dec, const uint8_t *src,
+             size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
+{
+    int64_t t0 = times ? pen__now_ns() : 0;
+    size_t stride = (plan->image_bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    uint8_t *buffers[2] = {scratch, (uint8_t *)scratch + stride};
+    void *resize_scratch = buffers[1] + stride;
+    int current = 0;
+    pen__image im = {.px = buffers[0]};
+    int rc = pen__decode(dec, src, len, info, plan->window, &im, err);
+    int64_t t1 = times ? pen__now_ns() : 0;
+    if (times)
+        times->decode += t1 - t0;
+    if (rc)
+        return rc;
+    for (int i = 0; i < plan->n_steps; i++) {
+        pen__image other = {.px = buffers[!current]};
+        if (run_step(pipe, &plan->steps[i], params, info, &im, &other, resize_scratch)) {
+            im = other;
+            current = !current;
+        }
+    }
+    int64_t t2 = times ? pen__now_ns() : 0;
+    write_tensor(pipe, params, key, &im, dst);
+    if (times) {
+        times->augment += t2 - t1;
+        times->tensor += pen__now_ns() - t2;
+    }
+    return 0;
+}
+
+/* Probe, draw or check, plan, allocate, run: the slow path of the public calls. */
+static int run_once(const pen_pipeline *pipe, const pen_key *key, const pen_params *given, size_t n,
+                    const uint8_t *src, size_t len, void *dst, size_t dst_cap, pen_error *err)
+{
+    if (dst_cap < pipe->shape.bytes)
+        return pen__fail(err, PEN_ENOSPC, -1, "room for %zu bytes, %zu needed", dst_cap,
+                         pipe->shape.bytes);
+    pen_image_info info;
+    pen_params drawn[PEN_PIPELINE_MAX_OPS];
+    const pen_params *params = given ? given : drawn;
+    int rc = pen_image_probe(src, len, &info, err);
+    if (rc == 0)
+        rc = given ? pen__params_check(pipe, &info, given, n, err)
+                   : pen_pipeline_draw(pipe, key, &info, drawn, PEN_PIPELINE_MAX_OPS, err);
+    if (rc)
+        return rc;
+    pen__plan *plan = pen__malloc(sizeof *plan);
+    if (!plan)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    pen__plan_build(plan, pipe, &info, params);
+    pen__decoder *dec = NULL;
+    void *scratch = pen__aligned(ALIGN, plan->scratch_bytes);
+    if (!scratch || pen__decoder_create(&dec, NULL))
+        rc = pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    else
+        rc = pen__run(pipe, plan, &info, params, key, dec, src, len, scratch, dst, NULL, err);
+    pen__decoder_free(dec);
+    pen__free(scratch);
+    pen__free(plan);
+    return rc;
+}
+
+int pen_pipeline_run(const pen_pipeline *pipe, const pen_key *key, const uint8_t *src, size_t len,
+                     void *dst, size_t dst_cap, pen_error *err)
+{
+    return run_once(pipe, key, NULL, 0, src, len, dst, dst_cap, err);
+}
+
+int pen_pipeline_run_params(const pen_pipeline *pipe, const pen_key *key, const pen_params *params,
+                            size_t n, const uint8_t *src, size_t len, void *dst, size_t dst_cap,
+                            pen_error *err)
+{
+    if (!params)
+        return pen__fail(err, PEN_EINVAL, -1, "no parameters given");
+    return run_once(pipe, key, params, n, src, len, dst, dst_cap, err);
+}

@@ -1,0 +1,238 @@
+/* slab.c - refcounted batches from a bounded pool. */
+#include "engine/slab.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+enum { SLAB_ALIGN = 64, HUGE_PAGE = 1 << 21 };
+
+struct pen__slab_pool {
+    pthread_mutex_t lock; /* guards all below but the constants */
+    int n_refs;           /* the loader's and one a living slab */
+    int n_counted;        /* slabs that are not the user's */
+    int n_free;
+    bool is_closed;
+    /* constants */
+    pid_t pid;
+    pen_shape shape;
+    int32_t n_slots;
+    int max_slabs;
+    pen_batch *free_list[];
+};
+
+static size_t round_up(size_t n)
+{
+    return (n + SLAB_ALIGN - 1) & ~(size_t)(SLAB_ALIGN - 1);
+}
+
+size_t pen__slab_bytes(const pen_shape *shape, int32_t n_slots)
+{
+    size_t n = (size_t)n_slots;
+    return round_up(shape->bytes * n) + round_up(8 * n) * 2 + round_up(n);
+}
+
+int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t n_slots,
+                          int max_slabs)
+{
+    *out = NULL;
+    pen__slab_pool *pool = pen__calloc(1, sizeof *pool + (size_t)max_slabs * sizeof(pen_batch *));
+    if (!pool)
+        return PEN_ENOMEM;
+    pthread_mutex_init(&pool->lock, NULL);
+    pool->n_refs = 1;
+    pool->pid = getpid();
+    pool->shape = *shape;
+    pool->n_slots = n_slots;
+    pool->max_slabs = max_slabs;
+    *out = pool;
+    return 0;
+}
+
+/* Drop one reference; called with the lock held, releases it. */
+static void unref_and_unlock(pen__slab_pool *pool)
+{
+    bool is_last = --pool->n_refs == 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (is_last) {
+        pthread_mutex_destroy(&pool->lock);
+        pen__free(pool);
+    }
+}
+
+static void slab_free(pen_batch *batch)
+{
+    pen__slab_clear_bad(batch);
+    pen__free(batch->data);
+    pen__free(batch);
+}
+
+void pen__slab_pool_release(pen__slab_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->is_closed = true;
+    while (pool->n_free > 0) {
+        slab_free(pool->free_list[--pool->n_free]);
+        pool->n_refs--;
+    }
+    unref_and_unlock(pool);
+}
+
+static pen_batch *slab_create(pen__slab_pool *pool)
+{
+    size_t n = (size_t)pool->n_slots, tensor = round_up(pool->shape.bytes * n);
+    size_t total = pen__slab_bytes(&pool->shape, pool->n_slots);
+    bool is_large = total >= 2 * HUGE_PAGE;
+    pen_batch *batch = pen__calloc(1, sizeof *batch);
+    if (!batch)
+        return NULL;
+    batch->data = pen__aligned(is_large ? HUGE_PAGE : SLAB_ALIGN, total);
+    if (!batch->data) {
+        pen__free(batch);
+        return NULL;
+    }
+    if (is_large) /* a batch is written once through: fewer, larger page faults */
+        madvise(batch->data, total & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
+    batch->labels = (int64_t *)(void *)(batch->data + tensor);
+    batch->ids = (int64_t *)(void *)(batch->data + tensor + round_up(8 * n));
+    batch->mask = batch->data + tensor + 2 * round_up(8 * n);
+    batch->pool = pool;
+    batch->shape = pool->shape;
+    return batch;
+}
+
+pen_batch *pen__slab_get(pen__slab_pool *pool)
+{
+    pen_batch *batch = NULL;
+    pthread_mutex_lock(&pool->lock);
+    if (pool->n_free > 0) {
+        batch = pool->free_list[--pool->n_free];
+    } else if (pool->n_counted < pool->max_slabs && (batch = slab_create(pool))) {
+        pool->n_counted++;
+        pool->n_refs++;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (batch) {
+        atomic_store(&batch->refs, 1);
+        batch->n_slots = batch->count = pool->n_slots;
+    }
+    return batch;
+}
+
+void pen__slab_hand_over(pen_batch *batch)
+{
+    pthread_mutex_lock(&batch->pool->lock);
+    batch->pool->n_counted--;
+    batch->is_handed_over = true;
+    pthread_mutex_unlock(&batch->pool->lock);
+}
+
+/* The last reference is gone: keep the slab, or free it. */
+static void slab_return(pen_batch *batch)
+{
+    pen__slab_pool *pool = batch->pool;
+    if (pool->pid != getpid()) { /* in a forked child the lock may be held for ever */
+        slab_free(batch);
+        return;
+    }
+    pen__slab_clear_bad(batch);
+    pthread_mutex_lock(&pool->lock);
+    if (!batch->is_handed_over)
+        pool->n_counted--;
+    batch->is_handed_over = false;
+    if (!pool->is_closed && pool->n_counted < pool->max_slabs) {
+        pool->n_counted++;
+        pool->free_list[pool->n_free++] = batch;
+        pthread_mutex_unlock(&pool->lock);
+        return;
+    }
+    slab_free(batch);
+    unref_and_unlock(pool);
+}
+
+pen_batch *pen_batch_ref(pen_batch *batch)
+{
+    atomic_fetch_add(&batch->refs, 1);
+    return batch;
+}
+
+void pen_batch_unref(pen_batch *batch)
+{
+    if (batch && atomic_fetch_sub(&batch->refs, 1) == 1)
+        slab_return(batch);
+}
+
+int pen__slab_note_bad(pen_batch *batch, int32_t slot, int32_t attempt, int64_t sample,
+                       const pen_error *error)
+{
+    pen__bad *bad = pen__malloc(sizeof *bad);
+    if (!bad)
+        return PEN_ENOMEM;
+    *bad = (pen__bad){NULL, slot, attempt, sample, *error};
+    pthread_mutex_lock(&batch->pool->lock);
+    bad->next = batch->bad;
+    batch->bad = bad;
+    pthread_mutex_unlock(&batch->pool->lock);
+    return 0;
+}
+
+static bool comes_before(const pen__bad *a, const pen__bad *b)
+{
+    return a->slot != b->slot ? a->slot < b->slot : a->attempt < b->attempt;
+}
+
+void pen__slab_sort_bad(pen_batch *batch)
+{
+    pen__bad *sorted = NULL; /* by insertion: the list is short, or the dataset hopeless */
+    while (batch->bad) {
+        pen__bad *moving = batch->bad;
+        batch->bad = moving->next;
+        pen__bad **at = &sorted;
+        while (*at && comes_before(*at, moving))
+            at = &(*at)->next;
+        moving->next = *at;
+        *at = moving;
+    }
+    batch->bad = sorted;
+}
+
+void pen__slab_clear_bad(pen_batch *batch)
+{
+    while (batch->bad) {
+        pen__bad *next = batch->bad->next;
+        pen__free(batch->bad);
+        batch->bad = next;
+    }
+}
+
+void pen__slab_compact(pen_batch *batch)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < batch->n_slots; i++) {
+        if (batch->mask[i] == PEN__SLOT_BAD)
+            continue;
+        if (kept != i) {
+            memcpy(batch->data + (size_t)kept * batch->shape.bytes,
+                   batch->data + (size_t)i * batch->shape.bytes, batch->shape.bytes);
+            batch->labels[kept] = batch->labels[i];
+            batch->ids[kept] = batch->ids[i];
+            batch->mask[kept] = batch->mask[i];
+        }
+        kept++;
+    }
+    batch->count = kept;
+}
+
+int64_t pen__slab_pool_used(pen__slab_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    int64_t used = (int64_t)pool->n_counted * (int64_t)pen__slab_bytes(&pool->shape, pool->n_slots);
+    pthread_mutex_unlock(&pool->lock);
+    return used;
+}

@@ -1,0 +1,65 @@
+/* slab.h - batches and the pool their memory comes from.
+ *
+ * A slab is one allocation: tensor, labels, ids, mask.  The pool owns slabs that
+ * are being filled, ready, or kept for reuse; together they never exceed its
+ * maximum.  A slab handed to the user leaves the count, and comes back when the
+ * user drops it, if there is still a place for it.
+ */
+#ifndef PEN_ENGINE_SLAB_H
+#define PEN_ENGINE_SLAB_H
+
+#include <penstock/batch.h>
+#include <penstock/dataset.h>
+
+typedef struct pen__slab_pool pen__slab_pool;
+
+/* Why a slot has no good sample, for the ledger; a list, newest first. */
+typedef struct pen__bad {
+    struct pen__bad *next;
+    int32_t slot, attempt;
+    int64_t sample;
+    pen_error error;
+} pen__bad;
+
+struct pen_batch {
+    _Atomic int refs;
+    pen__slab_pool *pool;
+    pen_shape shape;
+    int32_t n_slots; /* asked for; `count` is what remains after skipping */
+    int32_t count;
+    int64_t epoch, index;
+    uint8_t *data;             // (n_slots, shape.bytes)
+    int64_t *labels;           // (n_slots)
+    int64_t *ids;              // (n_slots)
+    uint8_t *mask;             // (n_slots)
+    bool is_handed_over;       /* to the user; guarded by the lock of the pool */
+    pen__bad *bad;             /* guarded by the pool's lock while workers fill the slab */
+    _Atomic bool lost_a_fault; /* there was no memory to note one */
+};
+
+/* Bytes of one slab. */
+size_t pen__slab_bytes(const pen_shape *shape, int32_t n_slots);
+
+int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t n_slots,
+                          int max_slabs);
+/* The pool lives on until its last slab is dropped. */
+void pen__slab_pool_release(pen__slab_pool *pool);
+
+/* A slab to fill, NULL without memory or when max_slabs are out. */
+pen_batch *pen__slab_get(pen__slab_pool *pool);
+/* The batch goes to the user: it no longer counts. */
+void pen__slab_hand_over(pen_batch *batch);
+
+/* Note that an attempt at a slot failed.  Thread-safe.  PEN_ENOMEM. */
+int pen__slab_note_bad(pen_batch *batch, int32_t slot, int32_t attempt, int64_t sample,
+                       const pen_error *error);
+/* Put the list in order of slot and attempt. */
+void pen__slab_sort_bad(pen_batch *batch);
+void pen__slab_clear_bad(pen_batch *batch);
+/* Move the samples whose mask is PEN__SLOT_BAD out; sets count. */
+#define PEN__SLOT_BAD 2
+void pen__slab_compact(pen_batch *batch);
+
+int64_t pen__slab_pool_used(pen__slab_pool *pool);
+
+#endif

@@ -1,0 +1,112 @@
+/* state.c - write, parse and compare states. */
+#include "engine/state.h"
+
+#include <penstock/version.h>
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+static const char *const order_names[] = {"sequential", "shuffle", "block"};
+static const char *const tail_names[] = {"auto", "short", "drop", "pad", "wrap"};
+
+enum { STATE_FORMAT = 1 };
+
+int64_t pen__state_write(const pen__state *s, char *dst, size_t dst_cap)
+{
+    /* The seed as text: JSON readers disagree about integers past 2^53. */
+    int n =
+        snprintf(dst, dst_cap,
+                 "{\"penstock\":%d,\"epoch\":%lld,\"batch\":%lld,\"bad\":%lld,\"seed\":\"%llu\","
+                 "\"global_batch\":%lld,\"order\":\"%s\",\"block\":%d,\"window\":%d,"
+                 "\"tail\":\"%s\",\"numerics\":%d,\"dataset\":\"%s\",\"pipeline\":\"%s\"}",
+                 STATE_FORMAT, (long long)s->epoch, (long long)s->batch, (long long)s->n_bad,
+                 (unsigned long long)s->seed, (long long)s->global_batch, order_names[s->order],
+                 s->block, s->window, tail_names[s->tail], s->numerics, s->dataset, s->pipeline);
+    return n < 0 || (size_t)n >= dst_cap ? PEN_ENOSPC : n;
+}
+
+static int find_name(const char *name, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    return -1;
+}
+
+static bool parse_seed(const char *text, uint64_t *seed)
+{
+    *seed = 0;
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '9' || *seed > (UINT64_MAX - (uint64_t)(*p - '0')) / 10)
+            return false;
+        *seed = *seed * 10 + (uint64_t)(*p - '0');
+    }
+    return *text != '\0';
+}
+
+static bool fill(pen__state *s, json_t *json)
+{
+    int format;
+    json_int_t epoch, batch, bad, global_batch;
+    const char *seed, *order, *tail, *dataset, *pipeline;
+    if (json_unpack(json, "{s:i,s:I,s:I,s:I,s:s,s:I,s:s,s:i,s:i,s:s,s:i,s:s,s:s}", "penstock",
+                    &format, "epoch", &epoch, "batch", &batch, "bad", &bad, "seed", &seed,
+                    "global_batch", &global_batch, "order", &order, "block", &s->block, "window",
+                    &s->window, "tail", &tail, "numerics", &s->numerics, "dataset", &dataset,
+                    "pipeline", &pipeline) != 0)
+        return false;
+    int order_index = find_name(order, order_names, 3), tail_index = find_name(tail, tail_names, 5);
+    if (format != STATE_FORMAT || order_index < 0 || tail_index < 0 || epoch < 0 || batch < 0 ||
+        bad < 0 || !parse_seed(seed, &s->seed) || strlen(dataset) >= sizeof s->dataset ||
+        strlen(pipeline) >= sizeof s->pipeline)
+        return false;
+    s->epoch = epoch;
+    s->batch = batch;
+    s->n_bad = bad;
+    s->global_batch = global_batch;
+    s->order = (pen_order_kind)order_index;
+    s->tail = (pen_tail)tail_index;
+    snprintf(s->dataset, sizeof s->dataset, "%s", dataset);
+    snprintf(s->pipeline, sizeof s->pipeline, "%s", pipeline);
+    return true;
+}
+
+int pen__state_parse(pen__state *state, const char *text, pen_error *err)
+{
+    memset(state, 0, sizeof *state);
+    json_error_t why;
+    json_t *json =
+        strlen(text) <= PEN_STATE_MAX ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
+    bool is_good = json && fill(state, json);
+    json_decref(json);
+    return is_good ? 0 : pen__fail(err, PEN_EINVAL, -1, "this is not the state of a loader");
+}
+
+int pen__state_match(const pen__state *saved, const pen__state *here, pen_error *err)
+{
+    const char *what = NULL;
+    if (strcmp(saved->dataset, here->dataset) != 0)
+        what = "dataset";
+    else if (strcmp(saved->pipeline, here->pipeline) != 0)
+        what = "pipeline";
+    else if (saved->numerics != here->numerics)
+        what = "numerics version";
+    else if (saved->seed != here->seed)
+        what = "seed";
+    else if (saved->order != here->order || saved->block != here->block ||
+             saved->window != here->window)
+        what = "order";
+    else if (saved->tail != here->tail)
+        what = "tail";
+    if (what)
+        return pen__fail(err, PEN_ESTATE, -1, "the state was saved with another %s", what);
+    if (saved->global_batch != here->global_batch)
+        return pen__fail(err, PEN_ESTATE, -1,
+                         "the state was saved with a global batch of %lld, here it is %lld (batch "
+                         "size times ranks)",
+                         (long long)saved->global_batch, (long long)here->global_batch);
+    return 0;
+}

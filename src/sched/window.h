@@ -1,0 +1,58 @@
+/* window.h - the reorder window: jobs handed out in order, finished in any,
+ * taken in order again.
+ *
+ * A job is one batch; it has slots, and a slot is what a worker claims.  At most
+ * `capacity` jobs are open at once, so a slow slot holds up its own job and, only
+ * once the window is full, the ones behind it.
+ *
+ *     worker     claim() -> (job, slot)   ... work ...   done()
+ *     consumer   take()  -> the oldest job, once all its slots are done
+ *
+ * One mutex guards everything here.  It is never held while work is done, and no
+ * other lock is taken under it except the ones `open` takes.
+ */
+#ifndef PEN_SCHED_WINDOW_H
+#define PEN_SCHED_WINDOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct pen__window pen__window;
+
+/* Called under the window's lock to open job `seq` (0, 1, 2, ...): sets *payload and
+ * returns its slots (> 0), or a negative error, which stops new jobs and is reported
+ * by take once the jobs before it are gone. */
+typedef int (*pen__window_open)(void *ctx, int64_t seq, void **payload);
+
+typedef struct pen__claim {
+    int64_t seq;
+    int32_t slot;
+    void *payload;
+} pen__claim;
+
+int pen__window_create(pen__window **out, int capacity, pen__window_open open, void *ctx);
+void pen__window_free(pen__window *window);
+
+/* Wait for a slot and claim it.  0, or PEN_END once the window is closed.
+ * With `wait` false, PEN_AGAIN instead of waiting. */
+int pen__window_claim(pen__window *window, bool wait, pen__claim *out);
+void pen__window_done(pen__window *window, const pen__claim *claim);
+
+/* Wait until the oldest job is done, at most timeout_ns (-1: for ever), and take
+ * it.  0, PEN_AGAIN, PEN_END (closed), or the error `open` gave. */
+int pen__window_take(pen__window *window, int64_t timeout_ns, void **payload);
+/* Is the oldest job done? */
+bool pen__window_is_ready(pen__window *window);
+
+/* Throw every open job away: no more claims, wait until claimed slots are done,
+ * hand each payload to drop(ctx, payload), and stand still until resumed, when
+ * jobs start again at seq 0. */
+void pen__window_pause(pen__window *window, void (*drop)(void *ctx, void *payload));
+void pen__window_resume(pen__window *window);
+/* No more claims or takes; everybody waiting leaves.  For ever. */
+void pen__window_close(pen__window *window);
+
+/* Jobs that are complete and wait to be taken. */
+int pen__window_ready_count(pen__window *window);
+
+#endif
