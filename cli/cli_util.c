@@ -1,0 +1,174 @@
+/* cli_util.c - opening, numbers, progress, JSON: the small change of commands. */
+#include "cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const float imagenet_mean[3] = {0.485F, 0.456F, 0.406F};
+static const float imagenet_std[3] = {0.229F, 0.224F, 0.225F};
+
+void cli_complain(const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    fputs("penstock: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+}
+
+bool cli_number(const char *option, const char *text, long long min, long long max, long long *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (errno || end == text || *end || *out < min || *out > max) {
+        cli_complain("%s takes a whole number from %lld to %lld, not '%s'", option, min, max, text);
+        return false;
+    }
+    return true;
+}
+
+void cli_stream_init(cli_stream *stream)
+{
+    stream->ops = "imagenet-train";
+    pen_loader_opts_init(&stream->loader);
+    stream->loader.batch_size = 64;
+    stream->loader.order = PEN_ORDER_SHUFFLE;
+}
+
+static void show_progress(void *ctx, int64_t done, int64_t total)
+{
+    (void)ctx;
+    cli_progress("indexing", done, total);
+}
+
+bool cli_open_dataset(cli_open *open, const char *spec)
+{
+    pen_error err;
+    pen_dataset_opts opts;
+    pen_dataset_opts_init(&opts);
+    opts.progress = show_progress;
+    if (pen_dataset_open(&open->ds, spec, &opts, &err) != 0) {
+        cli_complain("%s", err.text);
+        return false;
+    }
+    return true;
+}
+
+static int make_pipeline(pen_pipeline **out, const char *name, pen_error *err)
+{
+    pen_op train[] = {pen_op_random_resized_crop(224, 224), pen_op_hflip(0.5F), pen_op_to_tensor(),
+                      pen_op_normalize(imagenet_mean, imagenet_std, 3)};
+    pen_op val[] = {pen_op_resize(256), pen_op_center_crop(224, 224), pen_op_to_tensor(),
+                    pen_op_normalize(imagenet_mean, imagenet_std, 3)};
+    const pen_op *ops = strcmp(name, "imagenet-val") == 0 ? val : train;
+    return pen_pipeline_create(out, ops, 4, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, err);
+}
+
+bool cli_open_loader(cli_open *open, const cli_stream *stream)
+{
+    pen_error err;
+    if (strcmp(stream->ops, "imagenet-train") != 0 && strcmp(stream->ops, "imagenet-val") != 0) {
+        cli_complain("--ops is imagenet-train or imagenet-val, not '%s'", stream->ops);
+        return false;
+    }
+    if (make_pipeline(&open->pipe, stream->ops, &err) != 0 ||
+        pen_loader_create(&open->loader, open->ds, open->pipe, &stream->loader, &err) != 0) {
+        cli_complain("%s", err.text);
+        return false;
+    }
+    return true;
+}
+
+void cli_close(cli_open *open)
+{
+    pen_loader_free(open->loader);
+    pen_pipeline_unref(open->pipe);
+    pen_dataset_unref(open->ds);
+}
+
+void cli_progress(const char *what, long long done, long long total)
+{
+    static double last;
+    static bool is_open;
+    if (!isatty(STDERR_FILENO))
+        return;
+    bool is_end = total > 0 && done >= total;
+    double now = cli_seconds();
+    if (!is_end && now - last < 0.1)
+        return;
+    last = now;
+    if (is_end) {
+        if (is_open)
+            fputs("\r\033[K", stderr);
+        is_open = false;
+        return;
+    }
+    is_open = true;
+    if (total <= 0) {
+        fprintf(stderr, "\r%s: %lld", what, done);
+        return;
+    }
+    char bar[31];
+    int filled = (int)(30 * done / total);
+    memset(bar, '.', 30);
+    memset(bar, '#', (size_t)filled);
+    bar[30] = '\0';
+    fprintf(stderr, "\r%s [%s] %lld/%lld", what, bar, done, total);
+}
+
+const char *cli_bytes(char buf[32], double n)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    int unit = 0;
+    while (n >= 1000 && unit < 4) {
+        n /= 1000;
+        unit++;
+    }
+    snprintf(buf, 32, unit && n < 10 ? "%.1f %s" : "%.0f %s", n, units[unit]);
+    return buf;
+}
+
+void cli_json_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
+        if (*p < 0x20 || *p == '"' || *p == '\\')
+            fprintf(out, "\\u%04x", *p);
+        else
+            fputc(*p, out);
+    }
+    fputc('"', out);
+}
+
+double cli_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+bool cli_is_interrupted(void)
+{
+    static bool is_installed;
+    if (!is_installed) { /* a second Ctrl-C ends the program the usual way */
+        struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+        sigaction(SIGINT, &act, NULL);
+        is_installed = true;
+    }
+    return interrupted != 0;
+}

@@ -1,0 +1,182 @@
+/* cmd_replay.c - penstock replay: build any batch of a stream again.
+ *
+ * A batch is a function of (dataset, pipeline, seed, epoch, global batch), so the
+ * samples behind a strange step can be found long after it.
+ */
+#include "cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <string.h>
+
+static void help(void)
+{
+    puts("usage: penstock replay DATASET --epoch E --batch B [OPTIONS]\n\n"
+         "Rebuilds one batch and lists its samples: slot, id, label, smallest and largest\n"
+         "value, key.  Give the options of the run that produced it.\n\n"
+         "  --ops NAME         imagenet-train (default) or imagenet-val\n"
+         "  --batch-size B     samples a batch and rank (default 64)\n"
+         "  --seed S           seed (default 0)\n"
+         "  --order NAME       shuffle (default), sequential or block\n"
+         "  --rank R           rank (default 0)\n"
+         "  --world-size W     number of ranks (default 1)\n"
+         "  --out FILE         write the tensor as a NumPy .npy file");
+}
+
+typedef struct replay {
+    cli_stream stream;
+    long long epoch, batch;
+    const char *out;
+} replay;
+
+static bool parse_order(const char *name, pen_order_kind *out)
+{
+    static const char *const names[] = {"sequential", "shuffle", "block"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (pen_order_kind)i;
+            return true;
+        }
+    cli_complain("--order is shuffle, sequential or block, not '%s'", name);
+    return false;
+}
+
+/* Exit code, or -1 to go on. */
+static int parse(replay *r, int argc, char **argv)
+{
+    static const struct option options[] = {{"epoch", 1, NULL, 'e'}, {"batch", 1, NULL, 'n'},
+                                            {"ops", 1, NULL, 'o'},   {"batch-size", 1, NULL, 'b'},
+                                            {"seed", 1, NULL, 's'},  {"order", 1, NULL, 'd'},
+                                            {"rank", 1, NULL, 'r'},  {"world-size", 1, NULL, 'w'},
+                                            {"out", 1, NULL, 'f'},   {"help", 0, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    long long n = 0;
+    bool is_good = true;
+    for (int c; is_good && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        pen_loader_opts *o = &r->stream.loader;
+        switch (c) {
+        case 'e':
+            is_good = cli_number("--epoch", optarg, 0, UINT32_MAX - 1, &r->epoch);
+            break;
+        case 'n':
+            is_good = cli_number("--batch", optarg, 0, INT64_MAX, &r->batch);
+            break;
+        case 'o':
+            r->stream.ops = optarg;
+            break;
+        case 'b':
+            is_good = cli_number("--batch-size", optarg, 1, 65536, &n);
+            o->batch_size = (int32_t)n;
+            break;
+        case 's':
+            is_good = cli_number("--seed", optarg, 0, INT64_MAX, &n);
+            o->seed = (uint64_t)n;
+            break;
+        case 'd':
+            is_good = parse_order(optarg, &o->order);
+            break;
+        case 'r':
+            is_good = cli_number("--rank", optarg, 0, 1 << 20, &n);
+            o->rank = (int32_t)n;
+            break;
+        case 'w':
+            is_good = cli_number("--world-size", optarg, 1, 1 << 20, &n);
+            o->world_size = (int32_t)n;
+            break;
+        case 'f':
+            r->out = optarg;
+            break;
+        case 'h':
+            help();
+            return EXIT_OK;
+        default:
+            is_good = false;
+        }
+    }
+    if (is_good && (optind != argc - 1 || r->epoch < 0 || r->batch < 0)) {
+        cli_complain("replay takes one DATASET, --epoch and --batch; see penstock replay --help");
+        is_good = false;
+    }
+    return is_good ? -1 : EXIT_USAGE;
+}
+
+static void list(const cli_open *open, const pen_batch *batch)
+{
+    pen_shape shape = pen_batch_shape(batch);
+    size_t n_values = shape.bytes / sizeof(float);
+    const float *values = pen_batch_data(batch);
+    printf("slot       id  label       min       max  key\n");
+    for (int64_t i = 0; i < pen_batch_count(batch); i++, values += n_values) {
+        char key[PEN_KEY_MAX];
+        float least = values[0], most = values[0];
+        for (size_t v = 1; v < n_values; v++) {
+            least = fminf(least, values[v]);
+            most = fmaxf(most, values[v]);
+        }
+        if (pen_dataset_key(open->ds, pen_batch_ids(batch)[i], key, sizeof key) < 0)
+            key[0] = '\0';
+        printf("%4lld %8lld %6lld %9.4f %9.4f  %s%s\n", (long long)i,
+               (long long)pen_batch_ids(batch)[i], (long long)pen_batch_labels(batch)[i],
+               (double)least, (double)most, key, pen_batch_mask(batch)[i] ? "" : "  (padding)");
+    }
+}
+
+/* NumPy's format 1.0: magic, a padded header that is a Python literal, raw values. */
+static bool write_npy(const char *path, const pen_batch *batch)
+{
+    pen_shape shape = pen_batch_shape(batch);
+    char header[128];
+    int n = snprintf(header, sizeof header,
+                     "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %d, %d, %d), }",
+                     (long long)pen_batch_count(batch), shape.channels, shape.height, shape.width);
+    memset(header + n, ' ', sizeof header - (size_t)n);
+    const size_t header_bytes = sizeof header - 10;
+    header[header_bytes - 1] = '\n';
+    const unsigned char magic[10] = {
+        0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)header_bytes, 0};
+    FILE *file = fopen(path, "wb");
+    if (!file) {
+        cli_complain("cannot write '%s': %s", path, strerror(errno));
+        return false;
+    }
+    size_t n_bytes = shape.bytes * (size_t)pen_batch_count(batch);
+    bool is_good = fwrite(magic, 1, sizeof magic, file) == sizeof magic &&
+                   fwrite(header, 1, header_bytes, file) == header_bytes &&
+                   fwrite(pen_batch_data(batch), 1, n_bytes, file) == n_bytes;
+    if (fclose(file) != 0 || !is_good) {
+        cli_complain("cannot write '%s': %s", path, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static int run(replay *r, const char *spec)
+{
+    cli_open open = {0};
+    pen_batch *batch = NULL;
+    pen_error err;
+    int code = EXIT_FAILED;
+    if (!cli_open_dataset(&open, spec) || !cli_open_loader(&open, &r->stream))
+        goto out;
+    if (pen_loader_replay(open.loader, r->epoch, r->batch, &batch, &err) != 0) {
+        cli_complain("%s", err.text);
+        goto out;
+    }
+    list(&open, batch);
+    if (!r->out || write_npy(r->out, batch))
+        code = EXIT_OK;
+out:
+    pen_batch_unref(batch);
+    cli_close(&open);
+    return code;
+}
+
+int cmd_replay(int argc, char **argv)
+{
+    replay r = {.epoch = -1, .batch = -1};
+    cli_stream_init(&r.stream);
+    r.stream.loader.workers = 0;
+    int code = parse(&r, argc, argv);
+    return code >= 0 ? code : run(&r, argv[optind]);
+}

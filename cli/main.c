@@ -1,0 +1,51 @@
+/* main.c - penstock: the command. */
+#include "cli.h"
+
+#include <signal.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"info", "what a dataset holds, and what in it will fail", cmd_info},
+    {"bench", "how fast batches of a dataset come", cmd_bench},
+    {"replay", "build any batch of a stream again", cmd_replay},
+};
+
+#define N_COMMANDS (sizeof commands / sizeof commands[0])
+
+static void usage(FILE *out)
+{
+    fprintf(out, "usage: penstock COMMAND [OPTIONS]\n\n"
+                 "Feeds neural-network training: exact image batches, fast.\n\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(out, "  %-8s %s\n", commands[i].name, commands[i].summary);
+    fprintf(out, "\n  penstock COMMAND --help tells more; penstock --version the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN); /* `penstock info ... | head` ends with an error code, not a signal */
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        usage(stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("penstock %s (%s)\n", pen_version(), pen_cpu_level());
+        return EXIT_OK;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            int code = commands[i].run(argc - 1, argv + 1);
+            return fflush(stdout) == 0 ? code : EXIT_FAILED;
+        }
+    cli_complain("no command '%s'", argv[1]);
+    usage(stderr);
+    return EXIT_USAGE;
+}
