@@ -67,7 +67,8 @@ static void use_blocks(void *ctx, int index)
         pen__block x;
         if (pen__budget_get(l->budget, atomic_fetch_add(&l->next_rank, 1), bytes, extra, true, &x))
             continue;
-        int64_t now = atomic_fetch_add(&l->in_use, (int64_t)(bytes + extra)) + (int64_t)(bytes + extra);
+        int64_t now =
+            atomic_fetch_add(&l->in_use, (int64_t)(bytes + extra)) + (int64_t)(bytes + extra);
         if (now > MIB)
             atomic_fetch_add(&l->n_over, 1);
         memset(x.data, i, bytes);

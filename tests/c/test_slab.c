@@ -1,0 +1,127 @@
+/* test_slab.c - slabs are bounded, shared, returned, and outlive their pool. */
+#include "testing.h"
+
+#include <penstock/error.h>
+
+#include "base/mem.h"
+#include "engine/slab.h"
+
+static const pen_shape shape = {3, 4, 4, PEN_DTYPE_UINT8, PEN_LAYOUT_NCHW, 48};
+
+static void the_pool_is_bounded_and_reuses(void **state)
+{
+    (void)state;
+    int64_t before = pen__mem_live();
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &shape, 8, 2), 0);
+    pen_batch *a = pen__slab_get(pool), *b = pen__slab_get(pool);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_null(pen__slab_get(pool)); /* both are out */
+    assert_int_equal(pen__slab_pool_used(pool), 2 * (int64_t)pen__slab_bytes(&shape, 8));
+    void *data = pen_batch_data(a);
+    pen_batch_unref(a);
+    a = pen__slab_get(pool);
+    assert_ptr_equal(pen_batch_data(a), data);
+    pen_batch_unref(a);
+    pen_batch_unref(b);
+    pen__slab_pool_release(pool);
+    assert_int_equal(pen__mem_live(), before);
+}
+
+static void handed_over_slabs_leave_the_count_and_may_come_back(void **state)
+{
+    (void)state;
+    int64_t before = pen__mem_live();
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &shape, 8, 2), 0);
+    pen_batch *held[10];
+    for (int i = 0; i < 10; i++) { /* list(loader): the user may keep any number */
+        held[i] = pen__slab_get(pool);
+        assert_non_null(held[i]);
+        pen__slab_hand_over(held[i]);
+    }
+    assert_int_equal(pen__slab_pool_used(pool), 0);
+    for (int i = 0; i < 10; i++)
+        pen_batch_unref(held[i]);
+    assert_int_equal(pen__slab_pool_used(pool), 2 * (int64_t)pen__slab_bytes(&shape, 8));
+    pen__slab_pool_release(pool);
+    assert_int_equal(pen__mem_live(), before);
+}
+
+static void a_batch_outlives_its_pool(void **state)
+{
+    (void)state;
+    int64_t before = pen__mem_live();
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &shape, 8, 2), 0);
+    pen_batch *a = pen__slab_get(pool);
+    pen__slab_hand_over(a);
+    pen_batch_ref(a);
+    pen__slab_pool_release(pool);
+    memset(pen_batch_data(a), 1, 8 * shape.bytes);
+    pen_batch_unref(a);
+    pen_batch_unref(a);
+    pen_batch_unref(NULL);
+    assert_int_equal(pen__mem_live(), before);
+}
+
+static void faults_are_sorted_and_bad_slots_cut_out(void **state)
+{
+    (void)state;
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &shape, 4, 1), 0);
+    pen_batch *b = pen__slab_get(pool);
+    for (int i = 0; i < 4; i++) {
+        b->ids[i] = 100 + i;
+        b->labels[i] = i;
+        b->mask[i] = i == 1 ? PEN__SLOT_BAD : 1;
+        memset(b->data + (size_t)i * shape.bytes, i, shape.bytes);
+    }
+    pen_error error = {.code = PEN_ECORRUPT};
+    assert_int_equal(pen__slab_note_bad(b, 3, 0, 1, &error), 0);
+    assert_int_equal(pen__slab_note_bad(b, 1, 1, 2, &error), 0);
+    assert_int_equal(pen__slab_note_bad(b, 1, 0, 3, &error), 0);
+    pen__slab_sort_bad(b);
+    assert_int_equal(b->bad->sample, 3);
+    assert_int_equal(b->bad->next->sample, 2);
+    assert_int_equal(b->bad->next->next->sample, 1);
+    pen__slab_compact(b);
+    assert_int_equal(pen_batch_count(b), 3);
+    assert_int_equal(b->ids[1], 102);
+    assert_int_equal(b->data[shape.bytes], 2);
+    pen_batch_unref(b);
+    pen__slab_pool_release(pool);
+}
+
+static void failed_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    int64_t before = pen__mem_live();
+    for (int n = 1; n < 5; n++) {
+        pen__slab_pool *pool = NULL;
+        pen__mem_fail_at(n);
+        if (pen__slab_pool_create(&pool, &shape, 4, 1) == 0) {
+            pen_batch *b = pen__slab_get(pool);
+            pen_error error = {0};
+            if (b)
+                pen__slab_note_bad(b, 0, 0, 0, &error);
+            pen_batch_unref(b);
+        }
+        pen__slab_pool_release(pool);
+    }
+    pen__mem_fail_at(0);
+    assert_int_equal(pen__mem_live(), before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_pool_is_bounded_and_reuses),
+        cmocka_unit_test(handed_over_slabs_leave_the_count_and_may_come_back),
+        cmocka_unit_test(a_batch_outlives_its_pool),
+        cmocka_unit_test(faults_are_sorted_and_bad_slots_cut_out),
+        cmocka_unit_test(failed_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
