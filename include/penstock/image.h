@@ -28,13 +28,13 @@ PEN_API const char *pen_format_name(pen_format format);
 
 typedef struct pen_image_info {
     pen_format format;
-    int32_t width, height;          /* as stored, before any EXIF rotation */
-    uint8_t channels;               /* as stored: 1 grey, 2 grey+alpha, 3, 4 (RGBA or CMYK) */
-    uint8_t bits;                   /* per channel: 1, 2, 4, 8, 12 or 16 */
-    uint8_t orientation;            /* EXIF, 1..8; 1 when absent or nonsense */
-    bool is_progressive;            /* JPEG: more than one scan is expected */
-    bool is_grey;                   /* decodes to one channel: all three would be equal */
-    bool is_animated;               /* WebP, APNG: the first frame is what counts */
+    int32_t width, height; /* as stored, before any EXIF rotation */
+    uint8_t channels;      /* as stored: 1 grey, 2 grey+alpha, 3 (also palette), 4 (RGBA or CMYK) */
+    uint8_t bits;          /* per channel: 1, 2, 4, 8, 12 or 16 */
+    uint8_t orientation;   /* EXIF, 1..8; 1 when absent or nonsense */
+    bool is_progressive;   /* JPEG: in several scans; PNG: interlaced */
+    bool is_grey;          /* decodes to one channel: all three would be equal */
+    bool is_animated;      /* WebP, APNG: the first frame is what counts */
     uint8_t sampling_h, sampling_v; /* JPEG: largest chroma subsampling factors, 1 if none */
 } pen_image_info;
 
