@@ -15,7 +15,8 @@ static _Atomic unsigned mask = ~0U;
 static void detect(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi2"))
         detected |= PEN__CPU_AVX2;
 #endif
     const char *wish = getenv("PENSTOCK_CPU");

@@ -10,14 +10,27 @@
 
 #include <penstock/pipeline.h>
 
+#include <stdbool.h>
+
 #include "base/rng.h"
 #include "ops/image.h"
+
+/* The same chain as arithmetic, which SIMD does faster than it looks up:
+ *     x = v * (1/255),  y = (x - mean) * (1/std)
+ * with each reciprocal in two floats.  Division rounds once and this rounds
+ * three times, so it counts only where all 256 results proved equal. */
+typedef struct pen__tensor_formula {
+    bool is_exact; /* checked against the table, on the CPU level in use */
+    float mean[PEN_MAX_CHANNELS];
+    float inverse[PEN_MAX_CHANNELS], inverse_rest[PEN_MAX_CHANNELS]; /* of std */
+} pen__tensor_formula;
 
 typedef struct pen__tensor_table {
     pen_dtype dtype; /* UINT8: the identity */
     int channels;    /* of the output: 1 or 3 */
     float f32[PEN_MAX_CHANNELS][256];
     uint16_t f16[PEN_MAX_CHANNELS][256]; /* FLOAT16 or BFLOAT16 bits */
+    pen__tensor_formula formula;
 } pen__tensor_table;
 
 /* `norms`: n_norms Normalize settings, applied in turn after v/255. */

@@ -1,0 +1,307 @@
+/* resize.c - which passes a resize takes, in which order, on which rows.
+ *
+ * Pillow's rules, all functions of the whole sizes:
+ *   - a side whose size does not change gets no pass, so equal sizes copy;
+ *   - the vertical pass goes first when the height shrinks, and by more than
+ *     twice what the width shrinks (in pixels; a width that grows counts
+ *     negative); else the horizontal pass goes first.  The order shows, because
+ *     the image in between is rounded to uint8;
+ *   - nearest is no filter: it picks the pixel under each output's centre.
+ *
+ * Each pass computes only what the window needs.  The kernels read up to
+ * PEN__RESIZE_SLACK bytes past a row, so the last rows of `src`, where that would
+ * leave the buffer, are moved to scratch first.
+ */
+#include "ops/resize.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "ops/resize_kernels.h"
+
+const pen__resize_kernels *pen__resize_kernels_pick(void)
+{
+#if defined(__x86_64__)
+    if (pen__cpu_flags() & PEN__CPU_AVX2)
+        return &pen__resize_kernels_avx2;
+#endif
+    return &pen__resize_kernels_c;
+}
+
+/* ---- what a spec asks for ------------------------------------------------ */
+
+static pen__axis axis_x(const pen__resize_spec *spec)
+{
+    return (pen__axis){spec->in_w, spec->out_w, spec->filter};
+}
+
+static pen__axis axis_y(const pen__resize_spec *spec)
+{
+    return (pen__axis){spec->in_h, spec->out_h, spec->filter};
+}
+
+static bool is_identity(const pen__axis *axis)
+{
+    return axis->in_size == axis->out_size;
+}
+
+static bool is_vertical_first(const pen__resize_spec *spec)
+{
+    int64_t shrink_w = (int64_t)spec->in_w - spec->out_w;
+    int64_t shrink_h = (int64_t)spec->in_h - spec->out_h;
+    return shrink_h > 0 && shrink_h > 2 * shrink_w;
+}
+
+static size_t round_up_64(size_t n_bytes)
+{
+    return (n_bytes + 63) & ~(size_t)63;
+}
+
+/* ---- nearest ---------------------------------------------------------------- */
+
+/* Walks along the outputs of an axis.  Pillow adds the step up instead of
+ * multiplying, and the rounding of that sum decides where a centre falls on a
+ * border, so a window walks from output 0 as well. */
+typedef struct nearest_walk {
+    double at, step;
+    int32_t last; /* index of the last input */
+} nearest_walk;
+
+static nearest_walk nearest_start(const pen__axis *axis, int32_t first)
+{
+    double step = (double)axis->in_size / axis->out_size;
+    nearest_walk walk = {step * 0.5, step, axis->in_size - 1};
+    for (int32_t i = 0; i < first; i++)
+        walk.at += walk.step;
+    return walk;
+}
+
+static int32_t nearest_next(nearest_walk *walk)
+{
+    int32_t at = (int32_t)walk->at;
+    walk->at += walk->step;
+    return at < walk->last ? at : walk->last;
+}
+
+static void nearest_needs(const pen__axis *axis, int32_t first, int32_t count, int32_t *from,
+                          int32_t *to)
+{
+    nearest_walk walk = nearest_start(axis, first);
+    *from = *to = nearest_next(&walk);
+    for (int32_t i = 1; i < count; i++)
+        *to = nearest_next(&walk);
+    *to += 1;
+}
+
+static void nearest_row(const int32_t *column, const uint8_t *in, int32_t count, int ch,
+                        uint8_t *out)
+{
+    if (ch == 1) {
+        for (int32_t x = 0; x < count; x++)
+            out[x] = in[column[x]];
+        return;
+    }
+    for (int32_t x = 0; x < count; x++, out += 3) {
+        const uint8_t *px = in + (size_t)column[x] * 3;
+        out[0] = px[0];
+        out[1] = px[1];
+        out[2] = px[2];
+    }
+}
+
+static void nearest_resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
+                           uint8_t *dst, void *scratch)
+{
+    pen__axis ax = axis_x(spec), ay = axis_y(spec);
+    int32_t *column = scratch; // (window.w)
+    nearest_walk walk = nearest_start(&ax, spec->window.x);
+    for (int32_t x = 0; x < spec->window.w; x++)
+        column[x] = nearest_next(&walk) - have.x;
+    walk = nearest_start(&ay, spec->window.y);
+    size_t src_stride = (size_t)src->w * (size_t)src->ch;
+    size_t dst_stride = (size_t)spec->window.w * (size_t)src->ch;
+    for (int32_t y = 0; y < spec->window.h; y++, dst += dst_stride) {
+        size_t row = (size_t)(nearest_next(&walk) - have.y);
+        nearest_row(column, src->px + row * src_stride, spec->window.w, src->ch, dst);
+    }
+}
+
+/* ---- filters --------------------------------------------------------------- */
+
+static void side_needs(const pen__axis *axis, int32_t first, int32_t count, int32_t *from,
+                       int32_t *size)
+{
+    int32_t to = first + count;
+    *from = first;
+    if (count > 0 && !is_identity(axis)) {
+        if (axis->filter == PEN_FILTER_NEAREST)
+            nearest_needs(axis, first, count, from, &to);
+        else
+            pen__axis_needs(axis, first, count, from, &to);
+    }
+    *size = to - *from;
+}
+
+pen__rect pen__resize_needs(const pen__resize_spec *spec)
+{
+    pen__axis ax = axis_x(spec), ay = axis_y(spec);
+    pen__rect needs;
+    side_needs(&ax, spec->window.x, spec->window.w, &needs.x, &needs.w);
+    side_needs(&ay, spec->window.y, spec->window.h, &needs.y, &needs.h);
+    return needs;
+}
+
+/* Bytes that the last rows take when they are moved: one row, or as many as lie
+ * within the slack when rows are shorter than that. */
+static size_t moved_rows_bytes(size_t row_bytes)
+{
+    size_t most = PEN__RESIZE_SLACK / row_bytes + 1;
+    return round_up_64(most * row_bytes + PEN__RESIZE_SLACK);
+}
+
+/* The image between the passes: rows of the horizontal pass's output, or (vertical first) of
+ * its input, with slack after the last. */
+static size_t between_bytes(const pen__resize_spec *spec, pen__rect needs, size_t ch)
+{
+    size_t pixels = is_vertical_first(spec) ? (size_t)needs.w * (size_t)spec->window.h
+                                            : (size_t)spec->window.w * (size_t)needs.h;
+    return round_up_64(pixels * ch + PEN__RESIZE_SLACK);
+}
+
+size_t pen__resize_scratch(const pen__resize_spec *spec, int ch)
+{
+    pen__axis ax = axis_x(spec), ay = axis_y(spec);
+    if (spec->window.w <= 0 || spec->window.h <= 0 || (is_identity(&ax) && is_identity(&ay)))
+        return 0;
+    if (spec->filter == PEN_FILTER_NEAREST)
+        return round_up_64((size_t)spec->window.w * sizeof(int32_t));
+    pen__rect needs = pen__resize_needs(spec);
+    size_t total = 0;
+    if (!is_identity(&ax))
+        total +=
+            pen__taps_bytes(&ax, spec->window.w) + moved_rows_bytes((size_t)needs.w * (size_t)ch);
+    if (!is_identity(&ay))
+        total += pen__taps_bytes(&ay, spec->window.h);
+    if (!is_identity(&ax) && !is_identity(&ay))
+        total += between_bytes(spec, needs, (size_t)ch);
+    return total;
+}
+
+/* Part of an image: rows that are `stride` bytes apart. */
+typedef struct plane {
+    const uint8_t *px;
+    size_t stride, row_bytes;
+    int32_t n_rows;
+    const uint8_t *end; /* of what may be read */
+} plane;
+
+static plane plane_of(const pen__image *src, pen__rect have, pen__rect part)
+{
+    size_t ch = (size_t)src->ch, stride = (size_t)src->w * ch;
+    return (plane){.px = src->px + (size_t)(part.y - have.y) * stride +
+                         (size_t)(part.x - have.x) * ch,
+                   .stride = stride,
+                   .row_bytes = (size_t)part.w * ch,
+                   .n_rows = part.h,
+                   .end = src->px + pen__image_bytes(src)};
+}
+
+/* Rows of `in` that keep their distance from its end. */
+static int32_t rows_with_slack(const plane *in)
+{
+    int32_t n = in->n_rows;
+    while (n > 0) {
+        const uint8_t *row_end = in->px + (size_t)(n - 1) * in->stride + in->row_bytes;
+        if (in->end - row_end >= PEN__RESIZE_SLACK)
+            break;
+        n--;
+    }
+    return n;
+}
+
+static void horizontal_pass(const pen__resize_kernels *kernels, const pen__taps *taps,
+                            const plane *in, int ch, uint8_t *dst, uint8_t *moved)
+{
+    size_t dst_stride = (size_t)taps->count * (size_t)ch;
+    int32_t n = rows_with_slack(in), n_moved = in->n_rows - n;
+    kernels->prepare_horizontal(taps, ch);
+    kernels->horizontal(taps, in->px, in->stride, n, ch, dst, dst_stride);
+    for (int32_t y = 0; y < n_moved; y++)
+        memcpy(moved + (size_t)y * in->row_bytes, in->px + (size_t)(n + y) * in->stride,
+               in->row_bytes);
+    kernels->horizontal(taps, moved, in->row_bytes, n_moved, ch, dst + (size_t)n * dst_stride,
+                        dst_stride);
+}
+
+static void vertical_pass(const pen__resize_kernels *kernels, const pen__taps *taps,
+                          const plane *in, uint8_t *dst)
+{
+    kernels->prepare_vertical(taps);
+    for (int32_t y = 0; y < taps->count; y++)
+        kernels->vertical(taps, y, in->px + (size_t)taps->start[y] * in->stride, in->stride,
+                          in->row_bytes, dst + (size_t)y * in->row_bytes);
+}
+
+static void copy_rows(const plane *in, uint8_t *dst)
+{
+    for (int32_t y = 0; y < in->n_rows; y++)
+        memcpy(dst + (size_t)y * in->row_bytes, in->px + (size_t)y * in->stride, in->row_bytes);
+}
+
+static void filter_resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
+                          uint8_t *dst, uint8_t *scratch)
+{
+    const pen__resize_kernels *kernels = pen__resize_kernels_pick();
+    pen__axis ax = axis_x(spec), ay = axis_y(spec);
+    bool do_x = !is_identity(&ax), do_y = !is_identity(&ay);
+    pen__rect needs = pen__resize_needs(spec), window = spec->window;
+    plane in = plane_of(src, have, needs);
+    int ch = src->ch;
+    pen__taps tx, ty;
+    uint8_t *moved = NULL;
+    if (do_x) {
+        pen__taps_init(&tx, &ax, window.x, window.w, needs.x, needs.w, scratch);
+        scratch += pen__taps_bytes(&ax, window.w);
+        moved = scratch;
+        scratch += moved_rows_bytes(in.row_bytes);
+    }
+    if (do_y) {
+        pen__taps_init(&ty, &ay, window.y, window.h, needs.y, needs.h, scratch);
+        scratch += pen__taps_bytes(&ay, window.h);
+    }
+    if (do_x && do_y) {
+        uint8_t *end = scratch + between_bytes(spec, needs, (size_t)ch);
+        if (is_vertical_first(spec)) {
+            vertical_pass(kernels, &ty, &in, scratch);
+            plane between = {scratch, in.row_bytes, in.row_bytes, window.h, end};
+            horizontal_pass(kernels, &tx, &between, ch, dst, moved);
+        } else {
+            size_t row_bytes = (size_t)window.w * (size_t)ch;
+            horizontal_pass(kernels, &tx, &in, ch, scratch, moved);
+            plane between = {scratch, row_bytes, row_bytes, needs.h, end};
+            vertical_pass(kernels, &ty, &between, dst);
+        }
+    } else if (do_x) {
+        horizontal_pass(kernels, &tx, &in, ch, dst, moved);
+    } else if (do_y) {
+        vertical_pass(kernels, &ty, &in, dst);
+    } else {
+        copy_rows(&in, dst);
+    }
+}
+
+void pen__resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
+                 pen__image *dst, void *scratch)
+{
+    dst->w = spec->window.w;
+    dst->h = spec->window.h;
+    dst->ch = src->ch;
+    if (dst->w <= 0 || dst->h <= 0)
+        return;
+    bool same_size = spec->in_w == spec->out_w && spec->in_h == spec->out_h;
+    if (spec->filter == PEN_FILTER_NEAREST && !same_size)
+        nearest_resize(spec, src, have, dst->px, scratch);
+    else
+        filter_resize(spec, src, have, dst->px, scratch);
+}
