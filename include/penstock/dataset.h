@@ -2,10 +2,42 @@
  *
  * A dataset is an immutable, sorted list of samples: key, label, length and a
  * way to read the bytes.  Sample ids are 0..count-1 in sorted order of their
- * names (directory first, then file), which for a class-per-directory folder
- * is torchvision's ImageFolder order.  Ids, keys and the identity hash do not
- * depend on where or how the data is stored: a folder and a tar of the same
- * files give the same stream.
+ * names: the directory's first component, then the rest of the directory, then
+ * the file name with its extension, all bytewise.  For a class-per-directory
+ * folder this is torchvision's ImageFolder order.  Ids, keys and the identity
+ * hash do not depend on where or how the data is stored: a folder and a tar of
+ * the same files with the same labels give the same stream.
+ *
+ * Keys
+ *   A key is the path below the root without the extension: "n01/0001".  In
+ *   tars a name ends at its first dot, as in WebDataset; elsewhere the last
+ *   extension goes.  Keys are unique:
+ *   - files that differ only in their extension keep it ("a.jpg", "a.png");
+ *   - when any key occurs in more than one shard, every key gets its shard's
+ *     name in front ("shard-000/0001"): the path below the directory that all
+ *     shards share, without ".tar".
+ *
+ * Folders
+ *   Files with an image's extension (.jpg .jpeg .png .webp, any case) at any
+ *   depth; the type itself is found from the content when decoding.  Every
+ *   directory in the root is a class, labelled by its place in sorted order,
+ *   also when it is empty (leaving it out would shift other labels).  Images in
+ *   the root and nowhere else: every label is 0 and there are no classes.
+ *   Images in both are an error.  Names that begin with a dot are passed over.
+ *   Links are followed as torchvision does; a loop is an error.
+ *
+ * Tars
+ *   ustar, GNU and pax, uncompressed, read in place.  Members whose names agree
+ *   up to the first dot are one sample: the image, .cls (an integer: the label),
+ *   .json, .txt; others are passed over.  Without .cls the label is -1; nothing
+ *   is read from .json.  Links, devices, sparse files, absolute names, ".." and
+ *   two images in one sample are refused.
+ *
+ * Manifests
+ *   .csv (path,label; RFC 4180; header optional) or .jsonl ({"path": ...,
+ *   "label": ...}); paths are relative to the manifest.  Labels that are all
+ *   integers stay as they are (-1: none); otherwise the distinct texts, sorted,
+ *   are the classes.  Each file may be listed once, and must exist.
  *
  * Thread safety: every call on an open dataset may be made from any thread.
  */
@@ -40,18 +72,17 @@ typedef struct pen_dataset_opts {
                               ~/.cache/penstock */
     bool use_cache;        /* default true; false neither reads nor writes it */
     bool allow_outside;    /* manifest: permit absolute paths and ".." (default false) */
-    /* Called now and then while a long index is built; may be NULL. */
+    /* Called now and then while a long index is built; may be NULL.  Tars: bytes of
+     * shards indexed, of all; else: samples found, and -1 for a total. */
     void (*progress)(void *ctx, int64_t done, int64_t total);
     void *progress_ctx;
 } pen_dataset_opts;
 
 PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
 
-/* Open `spec`: a directory (class per directory, or flat: every label 0), a tar
- * file or brace range ("shard-{000..146}.tar"), or a manifest (.csv, .jsonl of
- * path,label; paths relative to it).  In folders, links are followed as
- * torchvision does, and a loop is an error; in tars, link members are refused.
- * `opts` may be NULL.
+/* Open `spec`: a directory, a .tar file, a brace range of them
+ * ("shard-{000..146}.tar", "{train,extra}-{0..9}.tar"), or a manifest (.csv, .jsonl).
+ * `opts` may be NULL.  PEN_ENOTFOUND: nothing there, or no images in it.
  * On success the caller owns *out; on error *out is NULL. */
 PEN_API int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
                              pen_error *err);
@@ -80,7 +111,7 @@ PEN_API int64_t pen_dataset_label(const pen_dataset *ds, int64_t id);
 /* Length of the image in bytes, or PEN_EINVAL. */
 PEN_API int64_t pen_dataset_length(const pen_dataset *ds, int64_t id);
 
-/* Class names, where directories give them; 0 otherwise. */
+/* Class names, where directories or a manifest's words give them; 0 otherwise. */
 PEN_API int64_t pen_dataset_class_count(const pen_dataset *ds);
 PEN_API const char *pen_dataset_class_name(const pen_dataset *ds, int64_t label);
 

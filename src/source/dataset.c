@@ -1,0 +1,301 @@
+/* dataset.c - the public face of datasets: what is common to every source. */
+#include <penstock/dataset.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "source/fileio.h"
+#include "source/names.h"
+#include "source/source.h"
+
+static const pen__source *const sources[] = {
+    [PEN_SOURCE_FOLDER] = &pen__source_folder,
+    [PEN_SOURCE_TAR] = &pen__source_tar,
+    [PEN_SOURCE_MANIFEST] = &pen__source_manifest,
+};
+
+void pen_dataset_opts_init(pen_dataset_opts *opts)
+{
+    *opts = (pen_dataset_opts){.struct_size = sizeof *opts, .use_cache = true};
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcasecmp(text + n - m, end) == 0;
+}
+
+/* What `spec` is.  A path that exists wins over reading its braces. */
+static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
+{
+    pen__shown shown;
+    pen__show(&shown, spec, strlen(spec));
+    struct stat st;
+    if (stat(spec, &st) != 0) {
+        int reason = errno;
+        *kind = PEN_SOURCE_TAR;
+        if (strchr(spec, '{'))
+            return 0;
+        if (reason == ENOENT || reason == ENOTDIR)
+            return pen__fail(err, PEN_ENOTFOUND, -1, "no such file or directory: '%s'", shown.text);
+        return pen__fail_errno(err, reason, "open", shown.text);
+    }
+    if (S_ISDIR(st.st_mode))
+        *kind = PEN_SOURCE_FOLDER;
+    else if (ends_with(spec, ".tar"))
+        *kind = PEN_SOURCE_TAR;
+    else if (ends_with(spec, ".csv") || ends_with(spec, ".jsonl"))
+        *kind = PEN_SOURCE_MANIFEST;
+    else if (ends_with(spec, ".gz") || ends_with(spec, ".tgz") || ends_with(spec, ".zst") ||
+             ends_with(spec, ".xz") || ends_with(spec, ".bz2"))
+        return pen__fail(err, PEN_EUNSUPPORTED, -1,
+                         "'%s' is compressed and cannot be read in place: decompress it first",
+                         shown.text);
+    else
+        return pen__fail(err, PEN_EUNSUPPORTED, -1,
+                         "'%s' is no dataset: give a directory, a .tar file, a brace range of .tar "
+                         "files, or a .csv or .jsonl manifest",
+                         shown.text);
+    return 0;
+}
+
+/* Callers built against an older header pass a shorter struct. */
+static int complete_opts(pen_dataset_opts *full, const pen_dataset_opts *opts, pen_error *err)
+{
+    pen_dataset_opts_init(full);
+    if (!opts)
+        return 0;
+    if (opts->struct_size < sizeof opts->struct_size || opts->struct_size > sizeof *full)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "dataset options have a size of %zu: call pen_dataset_opts_init first",
+                         opts->struct_size);
+    memcpy(full, opts, opts->struct_size);
+    full->struct_size = sizeof *full;
+    return 0;
+}
+
+static int fill(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err)
+{
+    int rc = ds->source->open(ds, spec, opts, err);
+    if (rc == 0)
+        rc = pen__index_digest(&ds->index, ds->hash, err);
+    if (rc != 0)
+        return rc;
+    pen__index_freeze(&ds->index);
+    pen__intern_freeze(&ds->classes);
+    return 0;
+}
+
+int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
+                     pen_error *err)
+{
+    *out = NULL;
+    pen_dataset_opts full;
+    pen_source_kind kind;
+    int rc = complete_opts(&full, opts, err);
+    if (rc == 0 && (!spec || !*spec))
+        rc = pen__fail(err, PEN_EINVAL, -1, "no dataset given: the path is empty");
+    if (rc == 0)
+        rc = classify(spec, &kind, err);
+    if (rc != 0)
+        return rc;
+    pen_dataset *ds = pen__calloc(1, sizeof *ds);
+    if (!ds)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    atomic_init(&ds->refs, 1);
+    ds->kind = kind;
+    ds->source = sources[kind];
+    ds->root_fd = -1;
+    rc = fill(ds, spec, &full, err);
+    if (rc == 0)
+        *out = ds;
+    else
+        pen_dataset_unref(ds);
+    return rc;
+}
+
+pen_dataset *pen_dataset_ref(pen_dataset *ds)
+{
+    atomic_fetch_add_explicit(&ds->refs, 1, memory_order_relaxed);
+    return ds;
+}
+
+void pen_dataset_unref(pen_dataset *ds)
+{
+    if (!ds || atomic_fetch_sub_explicit(&ds->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    ds->source->close(ds);
+    pen__index_fini(&ds->index);
+    pen__intern_fini(&ds->classes);
+    if (ds->root_fd >= 0)
+        close(ds->root_fd);
+    pen__free(ds->root);
+    pen__free(ds);
+}
+
+int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_error *err)
+{
+    ds->root = pen__malloc(len + 1);
+    if (!ds->root)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    memcpy(ds->root, path, len);
+    ds->root[len] = '\0';
+    ds->root_fd = open(ds->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    pen__shown shown;
+    return ds->root_fd >= 0
+               ? 0
+               : pen__fail_errno(err, errno, "open directory", pen__show(&shown, path, len));
+}
+
+int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
+                           uint8_t *dst, size_t len, pen_error *err)
+{
+    (void)block;
+    char path[PEN_KEY_MAX];
+    pen__shown shown;
+    size_t n = pen__index_path(&ds->index, entry, strlen(pen__index_name(&ds->index, entry)), path);
+    struct stat st;
+    int fd = pen__open_regular(ds->root_fd, path, &st, err);
+    if (fd < 0) {
+        pen__fail_prefix(err, "in '%s'", pen__show(&shown, ds->root, strlen(ds->root)));
+        return fd;
+    }
+    int64_t got = (uint64_t)st.st_size == len ? pen__pread_full(fd, dst, len, 0) : st.st_size;
+    close(fd);
+    if (got < 0)
+        return pen__fail_errno(err, (int)-got, "read", pen__show(&shown, path, n));
+    if ((uint64_t)got != len)
+        return pen__fail(err, PEN_EIO, -1,
+                         "'%s' changed since it was indexed: it had %zu bytes and has %lld",
+                         pen__show(&shown, path, n), len, (long long)got);
+    return 0;
+}
+
+pen_source_kind pen_dataset_kind(const pen_dataset *ds)
+{
+    return ds->kind;
+}
+
+const char *pen_source_kind_name(pen_source_kind kind)
+{
+    size_t n = sizeof sources / sizeof sources[0];
+    return (size_t)kind < n ? sources[kind]->name : "unknown";
+}
+
+int64_t pen_dataset_count(const pen_dataset *ds)
+{
+    return (int64_t)ds->index.n;
+}
+
+int64_t pen_dataset_bytes(const pen_dataset *ds)
+{
+    return ds->index.total_bytes;
+}
+
+const char *pen_dataset_hash(const pen_dataset *ds)
+{
+    return ds->hash;
+}
+
+int64_t pen_dataset_index_bytes(const pen_dataset *ds)
+{
+    return (int64_t)(sizeof *ds + ds->state_bytes) + pen__index_bytes(&ds->index) +
+           (int64_t)(ds->classes.cap * sizeof *ds->classes.items);
+}
+
+static const pen__entry *entry_of(const pen_dataset *ds, int64_t id)
+{
+    return id >= 0 && id < (int64_t)ds->index.n ? &ds->index.entries[id] : NULL;
+}
+
+int64_t pen_dataset_key(const pen_dataset *ds, int64_t id, char *dst, size_t dst_cap)
+{
+    const pen__entry *entry = entry_of(ds, id);
+    if (!entry)
+        return PEN_EINVAL;
+    size_t dir_len = pen__intern_len(&ds->index.dirs, entry->dir);
+    size_t part = pen__index_key_part(&ds->index, entry);
+    if ((dir_len ? dir_len + 1 : 0) + part >= dst_cap)
+        return PEN_ENOSPC;
+    return (int64_t)pen__index_path(&ds->index, entry, part, dst);
+}
+
+int64_t pen_dataset_find(const pen_dataset *ds, const char *key)
+{
+    return key ? pen__index_find(&ds->index, key, strlen(key)) : PEN_ENOTFOUND;
+}
+
+int64_t pen_dataset_label(const pen_dataset *ds, int64_t id)
+{
+    const pen__entry *entry = entry_of(ds, id);
+    return entry ? entry->label : -1;
+}
+
+int64_t pen_dataset_length(const pen_dataset *ds, int64_t id)
+{
+    return pen_dataset_field_length(ds, id, PEN_FIELD_IMAGE);
+}
+
+int64_t pen_dataset_class_count(const pen_dataset *ds)
+{
+    return (int64_t)ds->classes.n;
+}
+
+const char *pen_dataset_class_name(const pen_dataset *ds, int64_t label)
+{
+    return label >= 0 && label < (int64_t)ds->classes.n
+               ? pen__intern_text(&ds->classes, (size_t)label)
+               : NULL;
+}
+
+/* Where a field of `id` is.  0, PEN_EINVAL or PEN_ENOTFOUND. */
+static int locate(const pen_dataset *ds, int64_t id, pen_field field, pen__field_at *out)
+{
+    const pen__entry *entry = entry_of(ds, id);
+    if (!entry || (int)field < 0 || field >= PEN_FIELD_COUNT)
+        return PEN_EINVAL;
+    if (field == PEN_FIELD_IMAGE) {
+        *out = (pen__field_at){.block = entry->block, .length = entry->length};
+        return 0;
+    }
+    const pen__field_at *at = pen__index_field(&ds->index, entry, field);
+    if (!at)
+        return PEN_ENOTFOUND;
+    *out = *at;
+    return 0;
+}
+
+int64_t pen_dataset_field_length(const pen_dataset *ds, int64_t id, pen_field field)
+{
+    pen__field_at at;
+    int rc = locate(ds, id, field, &at);
+    return rc == 0 ? (int64_t)at.length : rc;
+}
+
+int64_t pen_dataset_read(const pen_dataset *ds, int64_t id, uint8_t *dst, size_t dst_cap,
+                         pen_error *err)
+{
+    return pen_dataset_field_read(ds, id, PEN_FIELD_IMAGE, dst, dst_cap, err);
+}
+
+int64_t pen_dataset_field_read(const pen_dataset *ds, int64_t id, pen_field field, uint8_t *dst,
+                               size_t dst_cap, pen_error *err)
+{
+    pen__field_at at;
+    int rc = locate(ds, id, field, &at);
+    if (rc == PEN_ENOTFOUND)
+        return pen__fail(err, rc, -1, "sample %lld has no such field", (long long)id);
+    if (rc != 0)
+        return pen__fail(err, rc, -1, "no sample %lld: there are %zu", (long long)id, ds->index.n);
+    if (at.length > dst_cap)
+        return pen__fail(err, PEN_ENOSPC, -1, "sample %lld has %u bytes, the destination %zu",
+                         (long long)id, at.length, dst_cap);
+    rc = ds->source->read(ds, &ds->index.entries[id], at.block, dst, at.length, err);
+    return rc == 0 ? (int64_t)at.length : rc;
+}

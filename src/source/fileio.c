@@ -1,0 +1,96 @@
+/* fileio.c - reads that survive signals, FIFOs and files that shrink. */
+#include "source/fileio.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "source/names.h"
+
+int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *err)
+{
+    pen__shown shown;
+    int fd;
+    do
+        fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return pen__fail_errno(err, errno, "open", pen__show(&shown, path, strlen(path)));
+    if (fstat(fd, st) != 0) {
+        int reason = errno;
+        close(fd);
+        return pen__fail_errno(err, reason, "stat", pen__show(&shown, path, strlen(path)));
+    }
+    if (!S_ISREG(st->st_mode)) {
+        close(fd);
+        return pen__fail(err, PEN_EIO, -1, "'%s' is not a regular file",
+                         pen__show(&shown, path, strlen(path)));
+    }
+    return fd;
+}
+
+int64_t pen__pread_full(int fd, void *dst, size_t n, uint64_t offset)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got = pread(fd, (char *)dst + done, n - done, (off_t)(offset + done));
+        if (got == 0)
+            break;
+        if (got > 0)
+            done += (size_t)got;
+        else if (errno != EINTR)
+            return -errno;
+    }
+    return (int64_t)done;
+}
+
+int pen__write_full(int fd, const void *src, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t put = write(fd, (const char *)src + done, n - done);
+        if (put >= 0)
+            done += (size_t)put;
+        else if (errno != EINTR)
+            return -errno;
+    }
+    return 0;
+}
+
+/* Fill a fresh block from an open file of `size` bytes. */
+static int64_t read_whole(int fd, size_t size, const char *path, char **out, pen_error *err)
+{
+    char *block = pen__malloc(size + 1);
+    if (!block)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    int64_t got = pen__pread_full(fd, block, size, 0);
+    if (got < 0) {
+        pen__shown shown;
+        pen__free(block);
+        return pen__fail_errno(err, (int)-got, "read", pen__show(&shown, path, strlen(path)));
+    }
+    block[got] = '\0';
+    *out = block;
+    return got;
+}
+
+int64_t pen__read_file(int dir_fd, const char *path, uint64_t max_bytes, char **out, pen_error *err)
+{
+    struct stat st;
+    int fd = pen__open_regular(dir_fd, path, &st, err);
+    if (fd < 0)
+        return fd;
+    int64_t got;
+    pen__shown shown;
+    if ((uint64_t)st.st_size > max_bytes)
+        got = pen__fail(err, PEN_ELIMIT, -1, "'%s' has %lld bytes; the limit is %llu",
+                        pen__show(&shown, path, strlen(path)), (long long)st.st_size,
+                        (unsigned long long)max_bytes);
+    else
+        got = read_whole(fd, (size_t)st.st_size, path, out, err);
+    close(fd);
+    return got;
+}

@@ -1,0 +1,28 @@
+/* fileio.h - opening and reading files that may be anything. */
+#ifndef PEN_SOURCE_FILEIO_H
+#define PEN_SOURCE_FILEIO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <penstock/error.h>
+
+/* Open a regular file for reading, relative to `dir_fd`; never waits for the other
+ * end of a FIFO, never becomes a terminal's owner.  Fills *st.
+ * Returns a descriptor, or PEN_EIO. */
+int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *err);
+
+/* Read n bytes at `offset`, whatever signals and short reads come between.
+ * Returns what there was before the end of the file, or -errno. */
+int64_t pen__pread_full(int fd, void *dst, size_t n, uint64_t offset);
+
+/* Write all of it.  0 or -errno. */
+int pen__write_full(int fd, const void *src, size_t n);
+
+/* The whole file in a fresh block, NUL-terminated; the caller frees *out.
+ * Returns its length, PEN_EIO, PEN_ELIMIT (over max_bytes) or PEN_ENOMEM. */
+int64_t pen__read_file(int dir_fd, const char *path, uint64_t max_bytes, char **out,
+                       pen_error *err);
+
+#endif

@@ -1,0 +1,260 @@
+/* folder.c - a directory of images, a class per directory or flat.
+ *
+ * The index's directory table is also the list of directories still to scan:
+ * each is opened by its path relative to the root, read to its end and closed,
+ * so one descriptor is open at a time however deep the tree is, and no file's
+ * path is ever put together.  Links are followed; a directory that is its own
+ * ancestor by device and inode is a loop and an error.
+ *
+ * The rules, beside those of dataset.h:
+ *   - Every directory in the root is a class, also one without images: leaving
+ *     it out would shift the labels of those behind it, and a validation set
+ *     that lacks a class would silently disagree with its training set.
+ *   - Images both in the root and below it are an error, for any label for the
+ *     former would be a guess.
+ *   - Names that begin with a dot are not looked at, nor are files without an
+ *     image's extension; things with such a name that are no regular files are
+ *     not images either.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "source/grow.h"
+#include "source/names.h"
+#include "source/source.h"
+
+#define MAX_DIRS       (1 << 24) /* links can multiply directories without making a loop */
+#define PROGRESS_EVERY 8192
+
+/* A directory of the table while scanning: what finds loops. */
+typedef struct scanned {
+    uint32_t parent;
+    dev_t device;
+    ino_t inode;
+} scanned;
+
+typedef struct scan {
+    pen_dataset *ds;
+    const pen_dataset_opts *opts;
+    pen_error *err;
+    scanned *dirs; /* parallel to index.dirs */
+    size_t cap;
+    char path[PEN_KEY_MAX]; /* of the directory being read, relative to the root */
+    size_t path_len;
+    int64_t n_other; /* files that are no images */
+} scan;
+
+static int fail_at(const scan *s, int code, const char *name, const char *what)
+{
+    pen__shown root, dir, leaf;
+    pen__show(&root, s->ds->root, strlen(s->ds->root));
+    pen__show(&dir, s->path, s->path_len);
+    pen__show(&leaf, name, strlen(name));
+    return pen__fail(s->err, code, -1, "'%s/%s%s%s': %s", root.text, dir.text,
+                     s->path_len && *name ? "/" : "", leaf.text, what);
+}
+
+static int out_of_memory(const scan *s)
+{
+    return pen__fail(s->err, PEN_ENOMEM, -1, "out of memory after %zu files", s->ds->index.n);
+}
+
+/* Put a directory on the list; `name` is below the one being read. */
+static int add_dir(scan *s, uint32_t parent, const char *name, size_t name_len)
+{
+    char path[PEN_KEY_MAX];
+    size_t len = s->path_len;
+    if (len + 1 + name_len + 1 >= sizeof path || s->ds->index.dirs.n >= MAX_DIRS)
+        return fail_at(s, PEN_ELIMIT, "", "directories are nested too deep, or too many");
+    memcpy(path, s->path, len);
+    if (len > 0)
+        path[len++] = '/';
+    memcpy(path + len, name, name_len);
+    int64_t number = pen__index_dir(&s->ds->index, path, len + name_len);
+    if (number < 0)
+        return out_of_memory(s);
+    scanned *dirs = pen__grow(s->dirs, &s->cap, (size_t)number + 1, sizeof *dirs);
+    if (!dirs)
+        return out_of_memory(s);
+    s->dirs = dirs;
+    dirs[number] = (scanned){.parent = parent};
+    return 0;
+}
+
+static int add_file(scan *s, uint32_t dir, const char *name, size_t len, uint64_t size)
+{
+    pen__found found = {.dir = dir,
+                        .name = name,
+                        .name_len = len,
+                        .stem_len = pen__stem_length(name, len),
+                        .length = size};
+    int rc = pen__index_add(&s->ds->index, &found, s->err);
+    if (rc == 0 && s->opts->progress && s->ds->index.n % PROGRESS_EVERY == 0)
+        s->opts->progress(s->opts->progress_ctx, (int64_t)s->ds->index.n, -1);
+    return rc;
+}
+
+/* One name of the directory `dir_fd`.  Only images, links and what the file
+ * system has no type for cost a stat. */
+static int take_name(scan *s, int dir_fd, uint32_t dir, const struct dirent *item)
+{
+    const char *name = item->d_name;
+    size_t len = strlen(name), stem = pen__stem_length(name, len);
+    if (name[0] == '.')
+        return 0;
+    if (item->d_type == DT_DIR)
+        return add_dir(s, dir, name, len);
+    bool is_image = stem < len && pen__is_image_extension(name + stem + 1, len - stem - 1);
+    bool is_open_question = item->d_type == DT_LNK || item->d_type == DT_UNKNOWN;
+    if (is_open_question || (item->d_type == DT_REG && is_image)) {
+        struct stat st;
+        if (fstatat(dir_fd, name, &st, 0) == 0) {
+            if (S_ISDIR(st.st_mode))
+                return add_dir(s, dir, name, len);
+            if (S_ISREG(st.st_mode) && is_image)
+                return add_file(s, dir, name, len, (uint64_t)st.st_size);
+        } else if (is_image) { /* a dangling link counts as a missing image, not as nothing */
+            char text[128];
+            return fail_at(s, PEN_EIO, name, strerror_r(errno, text, sizeof text));
+        }
+    }
+    s->n_other++;
+    return 0;
+}
+
+/* Note who the open directory is; an ancestor with the same identity is a loop. */
+static int check_loop(scan *s, int fd, uint32_t dir)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return fail_at(s, PEN_EIO, "", "cannot stat the directory");
+    s->dirs[dir].device = st.st_dev;
+    s->dirs[dir].inode = st.st_ino;
+    for (uint32_t up = dir; up != 0;) {
+        up = s->dirs[up].parent;
+        if (s->dirs[up].device == st.st_dev && s->dirs[up].inode == st.st_ino)
+            return fail_at(s, PEN_EINVAL, "", "a link leads back to a directory above it (a loop)");
+    }
+    return 0;
+}
+
+static int read_names(scan *s, DIR *stream, uint32_t dir)
+{
+    for (;;) {
+        errno = 0;
+        const struct dirent *item = readdir(stream);
+        if (!item && errno != 0) {
+            char text[128];
+            return fail_at(s, PEN_EIO, "", strerror_r(errno, text, sizeof text));
+        }
+        if (!item)
+            return 0;
+        int rc = take_name(s, dirfd(stream), dir, item);
+        if (rc != 0)
+            return rc;
+    }
+}
+
+static int scan_dir(scan *s, uint32_t dir)
+{
+    const pen__intern *dirs = &s->ds->index.dirs;
+    s->path_len = pen__intern_len(dirs, dir);
+    memcpy(s->path, pen__intern_text(dirs, dir), s->path_len + 1); /* the table may move */
+    int fd = openat(s->ds->root_fd, s->path_len ? s->path : ".",
+                    O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        char text[128];
+        return fail_at(s, PEN_EIO, "", strerror_r(errno, text, sizeof text));
+    }
+    int rc = check_loop(s, fd, dir);
+    DIR *stream = rc == 0 ? fdopendir(fd) : NULL;
+    if (!stream) {
+        close(fd);
+        return rc ? rc : out_of_memory(s);
+    }
+    rc = read_names(s, stream, dir);
+    closedir(stream);
+    return rc;
+}
+
+/* Directories are sorted: a class begins wherever the first component changes. */
+static int give_labels(scan *s)
+{
+    pen_dataset *ds = s->ds;
+    const pen__intern *dirs = &ds->index.dirs;
+    uint32_t *class_of = pen__calloc(dirs->n, sizeof *class_of);
+    int64_t number = class_of ? 0 : PEN_ENOMEM;
+    for (size_t i = 1; i < dirs->n && number >= 0; i++) {
+        const char *dir = pen__intern_text(dirs, i), *slash = strchr(dir, '/');
+        number = pen__intern_put(&ds->classes, dir, slash ? (size_t)(slash - dir) : strlen(dir));
+        class_of[i] = (uint32_t)number;
+    }
+    for (size_t i = 0; i < ds->index.n && number >= 0; i++)
+        ds->index.entries[i].label = (int32_t)class_of[ds->index.entries[i].dir];
+    pen__free(class_of);
+    return number >= 0 ? 0 : out_of_memory(s);
+}
+
+/* Sorted, entries in the root come first: the two ends tell flat, classes or both. */
+static int check_shape(const scan *s)
+{
+    const pen__index *index = &s->ds->index;
+    pen__shown root, name;
+    pen__show(&root, s->ds->root, strlen(s->ds->root));
+    if (index->n == 0)
+        return pen__fail(s->err, PEN_ENOTFOUND, -1,
+                         "no images under '%s': looked for " PEN__IMAGE_EXTENSIONS
+                         "; found %lld other files",
+                         root.text, (long long)s->n_other);
+    const char *first = pen__index_name(index, &index->entries[0]);
+    if (index->entries[0].dir == 0 && index->entries[index->n - 1].dir != 0)
+        return pen__fail(s->err, PEN_EINVAL, -1,
+                         "'%s' has images both in it ('%s') and in directories below: they have no "
+                         "class in common; move the former into a directory of their own",
+                         root.text, pen__show(&name, first, strlen(first)));
+    return 0;
+}
+
+static int scan_all(scan *s)
+{
+    int rc = add_dir(s, 0, "", 0);
+    for (uint32_t dir = 0; rc == 0 && dir < s->ds->index.dirs.n; dir++)
+        rc = scan_dir(s, dir);
+    if (rc == 0)
+        rc = pen__index_sort(&s->ds->index, s->err);
+    if (rc == 0)
+        rc = check_shape(s);
+    if (rc == 0 && s->ds->index.entries[0].dir != 0)
+        rc = give_labels(s);
+    return rc ? rc : pen__index_unique_keys(&s->ds->index, s->err);
+}
+
+static int folder_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts,
+                       pen_error *err)
+{
+    int rc = pen__dataset_open_root(ds, spec, strlen(spec), err);
+    if (rc != 0)
+        return rc;
+    scan s = {.ds = ds, .opts = opts, .err = err};
+    rc = scan_all(&s);
+    pen__free(s.dirs);
+    return rc;
+}
+
+static void folder_close(pen_dataset *ds)
+{
+    (void)ds;
+}
+
+const pen__source pen__source_folder = {
+    .name = "folder",
+    .open = folder_open,
+    .read = pen__dataset_read_file,
+    .close = folder_close,
+};

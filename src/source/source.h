@@ -1,0 +1,50 @@
+/* source.h - what a dataset is inside, and what a kind of source has to provide.
+ *
+ * A source fills ds->index (sorted, keys given) when it opens, and reads one
+ * field of one entry later.  Everything else - ids, keys, labels, identity,
+ * reference counts - is common and lives in dataset.c and index.c.
+ */
+#ifndef PEN_SOURCE_SOURCE_H
+#define PEN_SOURCE_SOURCE_H
+
+#include <stdatomic.h>
+
+#include <penstock/dataset.h>
+
+#include "source/index.h"
+
+typedef struct pen__source {
+    const char *name;
+    /* Fill ds->index (through pen__index_keys) and ds->classes.  `opts` is complete.  On error
+     * the caller calls close. */
+    int (*open)(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err);
+    /* Read `len` bytes of a field; the caller has checked that they are there and fit.
+     * Thread-safe.  Returns 0 or PEN_EIO. */
+    int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
+                size_t len, pen_error *err);
+    /* Free ds->state; called on half-opened datasets too. */
+    void (*close)(pen_dataset *ds);
+} pen__source;
+
+struct pen_dataset {
+    atomic_int refs;
+    pen_source_kind kind;
+    const pen__source *source;
+    pen__index index;
+    pen__intern classes; /* in order of label */
+    char hash[PEN__DIGEST_TEXT];
+    char *root;  /* folder: the directory, manifest: the one it is in; for messages */
+    int root_fd; /* what names are relative to, or -1 */
+    void *state; /* tar: its shards */
+    size_t state_bytes;
+};
+
+extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest;
+
+/* Open ds->root as a directory into ds->root_fd. */
+int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_error *err);
+/* The read of folders and manifests: one file relative to root_fd. */
+int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
+                           uint8_t *dst, size_t len, pen_error *err);
+
+#endif
