@@ -21,7 +21,7 @@ struct pen__slab_pool {
     pid_t pid;
     pen_shape shape;
     int32_t n_slots;
-    int max_slabs;
+    int max_kept;
     pen_batch *free_list[];
 };
 
@@ -37,10 +37,10 @@ size_t pen__slab_bytes(const pen_shape *shape, int32_t n_slots)
 }
 
 int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t n_slots,
-                          int max_slabs)
+                          int max_kept)
 {
     *out = NULL;
-    pen__slab_pool *pool = pen__calloc(1, sizeof *pool + (size_t)max_slabs * sizeof(pen_batch *));
+    pen__slab_pool *pool = pen__calloc(1, sizeof *pool + (size_t)max_kept * sizeof(pen_batch *));
     if (!pool)
         return PEN_ENOMEM;
     pthread_mutex_init(&pool->lock, NULL);
@@ -48,7 +48,7 @@ int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t 
     pool->pid = getpid();
     pool->shape = *shape;
     pool->n_slots = n_slots;
-    pool->max_slabs = max_slabs;
+    pool->max_kept = max_kept;
     *out = pool;
     return 0;
 }
@@ -113,7 +113,7 @@ pen_batch *pen__slab_get(pen__slab_pool *pool)
     pthread_mutex_lock(&pool->lock);
     if (pool->n_free > 0) {
         batch = pool->free_list[--pool->n_free];
-    } else if (pool->n_counted < pool->max_slabs && (batch = slab_create(pool))) {
+    } else if ((batch = slab_create(pool))) {
         pool->n_counted++;
         pool->n_refs++;
     }
@@ -146,7 +146,7 @@ static void slab_return(pen_batch *batch)
     if (!batch->is_handed_over)
         pool->n_counted--;
     batch->is_handed_over = false;
-    if (!pool->is_closed && pool->n_counted < pool->max_slabs) {
+    if (!pool->is_closed && pool->n_counted < pool->max_kept) {
         pool->n_counted++;
         pool->free_list[pool->n_free++] = batch;
         pthread_mutex_unlock(&pool->lock);

