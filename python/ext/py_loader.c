@@ -1,0 +1,312 @@
+/* py_loader.c - the type Loader: batches in order, and where in the stream we are.
+ *
+ * What an iteration is, and what `break` means, is decided in penstock/loader.py.
+ *
+ * Waiting: the library waits with Python's lock released, in slices, and
+ * between two slices Python may run its signal handlers: Ctrl-C works at once.
+ *
+ * A pen_loader is for one thread at a time.  `is_busy` (guarded by Python's
+ * lock) is set while a call is inside the library, and a second thread gets an
+ * exception instead of a race.  A signal handler that closes the loader between
+ * two slices is legal.
+ */
+#include "py_core.h"
+
+#define SLICE_NS (INT64_C(100) * 1000 * 1000)
+
+typedef struct py_loader {
+    PyObject_HEAD pen_loader *loader; /* NULL once closed */
+    pen_dataset *dataset;
+    bool is_busy;
+} py_loader;
+
+/* ---- making and ending ---- */
+
+static const py_field opts_fields[] = {
+    {"batch_size", PY_FIELD_INT32, offsetof(pen_loader_opts, batch_size), 1},
+    {"seed", PY_FIELD_UINT64, offsetof(pen_loader_opts, seed), 1},
+    {"order", PY_FIELD_INT32, offsetof(pen_loader_opts, order), 1},
+    {"order_block", PY_FIELD_INT32, offsetof(pen_loader_opts, order_block), 1},
+    {"order_window", PY_FIELD_INT32, offsetof(pen_loader_opts, order_window), 1},
+    {"rank", PY_FIELD_INT32, offsetof(pen_loader_opts, rank), 1},
+    {"world_size", PY_FIELD_INT32, offsetof(pen_loader_opts, world_size), 1},
+    {"tail", PY_FIELD_INT32, offsetof(pen_loader_opts, tail), 1},
+    {"on_error", PY_FIELD_INT32, offsetof(pen_loader_opts, on_error), 1},
+    {"max_bad", PY_FIELD_INT64, offsetof(pen_loader_opts, max_bad), 1},
+    {"workers", PY_FIELD_INT32, offsetof(pen_loader_opts, workers), 1},
+    {"ready_batches", PY_FIELD_INT32, offsetof(pen_loader_opts, ready_batches), 1},
+    {"memory_budget", PY_FIELD_INT64, offsetof(pen_loader_opts, memory_budget), 1},
+    {0},
+};
+
+static pen_loader *create_loader(py_state *state, pen_dataset *dataset, pen_pipeline *pipeline,
+                                 const pen_loader_opts *opts)
+{
+    pen_loader *loader = NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS rc = pen_loader_create(&loader, dataset, pipeline, opts, &err);
+    Py_END_ALLOW_THREADS return rc < 0 ? (pen_loader *)py_raise(state, rc, &err) : loader;
+}
+
+static PyObject *wrap_loader(PyTypeObject *type, pen_loader *loader, pen_dataset *dataset)
+{
+    py_loader *self = PyObject_New(py_loader, type);
+    if (!self) {
+        pen_loader_free(loader);
+        return NULL;
+    }
+    self->loader = loader;
+    self->dataset = pen_dataset_ref(dataset);
+    self->is_busy = false;
+    return (PyObject *)self;
+}
+
+/* Loader(dataset, pipeline, options: dict, ledger: path or None) */
+static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dataset", "pipeline", "options", "ledger", NULL};
+    py_state *state = PyType_GetModuleState(type);
+    PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&:Loader", names, &dataset_object,
+                                     &pipeline_object, &PyDict_Type, &options, py_optional_path,
+                                     &ledger))
+        return NULL;
+    pen_dataset *dataset = py_dataset_get(state, dataset_object);
+    pen_pipeline *pipeline = dataset ? py_pipeline_get(state, pipeline_object) : NULL;
+    pen_loader_opts opts;
+    pen_loader_opts_init(&opts);
+    opts.ledger_path = ledger ? PyBytes_AsString(ledger) : NULL;
+    pen_loader *loader = NULL;
+    if (pipeline && py_fields_from_dict(opts_fields, &opts, options, "Loader", NULL) == 0)
+        loader = create_loader(state, dataset, pipeline, &opts);
+    Py_XDECREF(ledger);
+    return loader ? wrap_loader(type, loader, dataset) : NULL;
+}
+
+/* Joins threads, so Python's lock is let go. */
+static void free_loader(py_loader *self)
+{
+    pen_loader *loader = self->loader;
+    self->loader = NULL;
+    Py_BEGIN_ALLOW_THREADS pen_loader_free(loader);
+    Py_END_ALLOW_THREADS
+}
+
+static void loader_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    py_loader *self = (py_loader *)object;
+    free_loader(self);
+    pen_dataset_unref(self->dataset);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+/* The loader, if it is open and no other thread is in it; else NULL and an exception. */
+static pen_loader *usable(PyObject *object)
+{
+    const py_loader *self = (const py_loader *)object;
+    pen_error err = {.code = PEN_EINVAL, .offset = -1, .text = "the loader is closed"};
+    if (!self->loader)
+        return (pen_loader *)py_raise(py_state_of(object), err.code, &err);
+    if (!self->is_busy)
+        return self->loader;
+    PyErr_SetString(PyExc_RuntimeError, "the loader is in use by another thread");
+    return NULL;
+}
+
+static PyObject *loader_close(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    py_loader *self = (py_loader *)object;
+    if (self->loader && !usable(object))
+        return NULL;
+    free_loader(self);
+    Py_RETURN_NONE;
+}
+
+/* ---- batches ---- */
+
+/* One slice of waiting. */
+static int next_slice(py_loader *self, pen_batch **batch, pen_error *err)
+{
+    pen_loader *loader = self->loader;
+    int rc;
+    self->is_busy = true;
+    Py_BEGIN_ALLOW_THREADS rc = pen_loader_next(loader, SLICE_NS, batch, err);
+    Py_END_ALLOW_THREADS self->is_busy = false;
+    return rc;
+}
+
+/* next() -> Batch, or None at the end of an epoch */
+static PyObject *loader_next(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    py_loader *self = (py_loader *)object;
+    pen_batch *batch = NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc;
+    do {
+        if (PyErr_CheckSignals() < 0 || !usable(object))
+            return NULL;
+        rc = next_slice(self, &batch, &err);
+    } while (rc == PEN_AGAIN);
+    if (rc == PEN_END)
+        Py_RETURN_NONE;
+    return rc < 0 ? py_raise(py_state_of(object), rc, &err)
+                  : py_batch_create(py_state_of(object), batch, self->dataset);
+}
+
+/* replay(epoch, batch) -> Batch */
+static PyObject *loader_replay(PyObject *object, PyObject *args)
+{
+    py_loader *self = (py_loader *)object;
+    long long epoch, index;
+    pen_loader *loader = usable(object);
+    if (!loader || !PyArg_ParseTuple(args, "LL:replay", &epoch, &index))
+        return NULL;
+    pen_batch *batch = NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc;
+    self->is_busy = true;
+    Py_BEGIN_ALLOW_THREADS rc = pen_loader_replay(loader, epoch, index, &batch, &err);
+    Py_END_ALLOW_THREADS self->is_busy = false;
+    return rc < 0 ? py_raise(py_state_of(object), rc, &err)
+                  : py_batch_create(py_state_of(object), batch, self->dataset);
+}
+
+/* ---- position ---- */
+
+/* seek(epoch, batch) */
+static PyObject *loader_seek(PyObject *object, PyObject *args)
+{
+    py_loader *self = (py_loader *)object;
+    long long epoch, index;
+    pen_loader *loader = usable(object);
+    if (!loader || !PyArg_ParseTuple(args, "LL:seek", &epoch, &index))
+        return NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc;
+    self->is_busy = true;
+    Py_BEGIN_ALLOW_THREADS rc = pen_loader_seek(loader, epoch, index, &err);
+    Py_END_ALLOW_THREADS self->is_busy = false;
+    if (rc < 0)
+        return py_raise(py_state_of(object), rc, &err);
+    Py_RETURN_NONE;
+}
+
+/* tell() -> (epoch, batch) that comes next */
+static PyObject *loader_tell(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const pen_loader *loader = usable(object);
+    if (!loader)
+        return NULL;
+    int64_t epoch, index;
+    pen_loader_tell(loader, &epoch, &index);
+    return Py_BuildValue("(LL)", (long long)epoch, (long long)index);
+}
+
+/* state() -> one line of JSON */
+static PyObject *loader_state(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const pen_loader *loader = usable(object);
+    if (!loader)
+        return NULL;
+    char text[PEN_STATE_MAX];
+    const int64_t n = pen_loader_state(loader, text, sizeof text);
+    return n < 0 ? py_raise(py_state_of(object), (int)n, NULL)
+                 : PyUnicode_DecodeUTF8(text, (Py_ssize_t)n, NULL);
+}
+
+/* resume(state: str) */
+static PyObject *loader_resume(PyObject *object, PyObject *args)
+{
+    py_loader *self = (py_loader *)object;
+    const char *text;
+    pen_loader *loader = usable(object);
+    if (!loader || !PyArg_ParseTuple(args, "s:resume", &text))
+        return NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc;
+    self->is_busy = true;
+    Py_BEGIN_ALLOW_THREADS rc = pen_loader_resume(loader, text, &err);
+    Py_END_ALLOW_THREADS self->is_busy = false;
+    if (rc < 0)
+        return py_raise(py_state_of(object), rc, &err);
+    Py_RETURN_NONE;
+}
+
+static Py_ssize_t loader_length(PyObject *object)
+{
+    const pen_loader *loader = usable(object);
+    return loader ? (Py_ssize_t)pen_loader_batches(loader) : -1;
+}
+
+/* ---- counters ---- */
+
+#define COUNTER(member)                                                \
+    {                                                                  \
+#member, PY_FIELD_INT64, offsetof(pen_loader_stats, member), 1 \
+    }
+static const py_field stats_fields[] = {
+    COUNTER(batches),
+    COUNTER(samples),
+    COUNTER(bad_samples),
+    COUNTER(bytes_read),
+    COUNTER(read_ns),
+    COUNTER(decode_ns),
+    COUNTER(augment_ns),
+    COUNTER(tensor_ns),
+    COUNTER(idle_ns),
+    COUNTER(wait_ns),
+    COUNTER(first_batch_ns),
+    COUNTER(budget_bytes),
+    COUNTER(budget_used),
+    COUNTER(budget_peak),
+    {"workers", PY_FIELD_INT32, offsetof(pen_loader_stats, workers), 1},
+    {"ready", PY_FIELD_INT32, offsetof(pen_loader_stats, ready), 1},
+    {0},
+};
+
+/* stats() -> dict; any thread may ask, also while another waits in next(). */
+static PyObject *loader_stats(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const py_loader *self = (const py_loader *)object;
+    if (!self->loader && !usable(object))
+        return NULL;
+    pen_loader_stats stats;
+    pen_loader_get_stats(self->loader, &stats);
+    return py_fields_to_dict(stats_fields, &stats);
+}
+
+static PyMethodDef loader_methods[] = {
+    {"next", loader_next, METH_NOARGS, "The next batch, None at the end of an epoch."},
+    {"replay", loader_replay, METH_VARARGS, "replay(epoch, batch): build a batch again."},
+    {"seek", loader_seek, METH_VARARGS, "seek(epoch, batch): go there."},
+    {"tell", loader_tell, METH_NOARGS, "(epoch, batch) of what comes next."},
+    {"state", loader_state, METH_NOARGS, "Position and identity as a line of JSON."},
+    {"resume", loader_resume, METH_VARARGS, "resume(state): continue from a state."},
+    {"stats", loader_stats, METH_NOARGS, "Counters as a dict."},
+    {"close", loader_close, METH_NOARGS, "End the threads; batches stay valid."},
+    {0},
+};
+
+static PyType_Slot loader_slots[] = {
+    {Py_tp_doc, "Loader(dataset, pipeline, options, ledger)\n--\n\nThe stream of batches."},
+    {Py_tp_new, loader_new},
+    {Py_tp_dealloc, loader_dealloc},
+    {Py_tp_methods, loader_methods},
+    {Py_mp_length, loader_length},
+    {0, NULL},
+};
+
+PyType_Spec py_loader_spec = {
+    .name = "penstock._core.Loader",
+    .basicsize = sizeof(py_loader),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = loader_slots,
+};

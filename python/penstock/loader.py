@@ -1,0 +1,299 @@
+"""The loader: what an iteration is, and where in the stream it stands.
+
+The C library knows one endless stream of epochs and a position in it.  Here that becomes
+Python's `for`: one `iter(loader)` is one epoch, or what is left of it after a resume.
+
+    finished an epoch        the next iter() is the next epoch, which is prefetched already
+    left it by `break`       the next iter() is the next epoch, from its beginning
+    load_state_dict(state)   the next iter() continues where the state was taken
+    set_epoch(e)             the next iter() is epoch e, from its beginning
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Literal, Self, TypedDict
+
+from penstock import _core, transforms
+from penstock.errors import Error
+from penstock.sample import DType, Layout, check_seed, pipeline
+
+Ops = transforms.Transform | Iterable[transforms.Transform]
+Path = str | os.PathLike[str]
+Order = Literal["sequential", "shuffle", "block"]
+Tail = Literal["short", "drop", "pad", "wrap"]
+OnError = Literal["raise", "skip", "replace"]
+
+ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
+TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
+ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
+MAX_WORKERS = 256
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class Options(TypedDict, total=False):
+    """The loader's keywords beside the usual five, for those who pass them on."""
+
+    order: Order | None
+    block_size: int
+    window: int
+    drop_last: bool
+    tail: Tail | None
+    on_error: OnError
+    max_bad: int
+    ledger: Path | None
+    memory_budget: int | str | None
+    prefetch: int
+    dtype: DType | None
+    layout: Layout
+    cache_dir: Path | None
+
+
+class Loader:
+    """Batches of a dataset, made by threads, in an order and with contents that depend on
+    nothing but the dataset, the operations, the seed, the epoch and the global batch size.
+
+    data           a path (folder, 'shard-{000..146}.tar', manifest) or a Dataset
+    ops            penstock.transforms, in turn; the output must have one size
+    batch_size     samples a batch of this rank; the global batch is batch_size * world_size
+    num_workers    threads; 0 works in the caller's thread, "auto" is one a usable core
+    order          "sequential", "shuffle" or "block" (blocks of neighbours, for slow disks)
+    tail           the last, incomplete batch: "short", "drop", "pad" (see batch["mask"]) or
+                   "wrap"; by default "short" with one rank and "wrap" with several
+    on_error       a bad sample: "raise", "skip" (one rank only) or "replace"
+    max_bad        bad samples tolerated before an error all the same
+    ledger         a file to which a line of JSON is added for each bad sample
+    memory_budget  bytes, or text such as "2GiB"; a hard limit that slows the loader
+    prefetch       batches under way or ready
+    dtype          of the images; by default float32 after ToTensor, else uint8
+    """
+
+    def __init__(
+        self,
+        data: Path | _core.Dataset,
+        ops: Ops,
+        batch_size: int = 64,
+        shuffle: bool = False,
+        seed: int = 0,
+        num_workers: int | Literal["auto"] = "auto",
+        *,
+        order: Order | None = None,
+        block_size: int = 256,
+        window: int = 16,
+        drop_last: bool = False,
+        tail: Tail | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+        on_error: OnError = "raise",
+        max_bad: int = 1000,
+        ledger: Path | None = None,
+        memory_budget: int | str | None = None,
+        prefetch: int = 3,
+        dtype: DType | None = None,
+        layout: Layout = "NCHW",
+        cache_dir: Path | None = None,
+    ) -> None:
+        check = transforms.check_integer
+        world_size = check("world_size", world_size, 1, INT32_MAX)
+        options = {
+            "batch_size": check("batch_size", batch_size, 1, INT32_MAX),
+            "seed": check_seed(seed),
+            "order": _order_kind(order, shuffle),
+            "order_block": check("block_size", block_size, 1, INT32_MAX),
+            "order_window": check("window", window, 1, INT32_MAX),
+            "rank": check("rank", rank, 0, world_size - 1),
+            "world_size": world_size,
+            "tail": _tail_kind(tail, drop_last),
+            "on_error": _choice("on_error", on_error, ON_ERROR),
+            "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
+            "workers": _workers(num_workers),
+            "ready_batches": check("prefetch", prefetch, 1, INT32_MAX),
+            "memory_budget": _budget(memory_budget),
+        }
+        self._pipeline = pipeline(ops, dtype, layout)
+        self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
+        self._core = _core.Loader(self.dataset, self._pipeline, options, ledger)
+        self._options = options
+        self._turn = 0  # grows whenever the position is moved; older iterators see it
+        self._left_in: int | None = None  # the epoch that an unfinished iteration stands in
+
+    # Iterating
+
+    def __iter__(self) -> Iterator[_core.Batch]:
+        if self._left_in is not None:
+            self._core.seek(self._left_in + 1, 0)
+        self._moved()
+        return _Epoch(self)
+
+    def __len__(self) -> int:
+        """Batches in an epoch, the same on every rank."""
+        return len(self._core)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch being iterated; between iterations, the one that comes next."""
+        return self._core.tell()[0] if self._left_in is None else self._left_in
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next iteration be this epoch.  What is prefetched for it is kept."""
+        self._core.seek(transforms.check_integer("epoch", epoch, 0, INT64_MAX), 0)
+        self._moved()
+
+    def _moved(self) -> None:
+        self._turn += 1
+        self._left_in = None
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands, after the last batch received, and which stream it is."""
+        state: dict[str, Any] = json.loads(self._core.state())
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state, also on another number of ranks or workers.
+
+        Raises StateError, naming what differs, if it is the state of another stream.
+        """
+        self._core.resume(json.dumps(state))
+        self._moved()
+
+    # Asking
+
+    def order(self, epoch: int, position: int) -> int:
+        """The id of the sample at a position of an epoch."""
+        options = self._options
+        return _core.order_at(
+            options["order"],
+            options["order_block"],
+            options["order_window"],
+            options["seed"],
+            len(self.dataset),
+            epoch,
+            position,
+        )
+
+    def replay(self, epoch: int, batch: int) -> _core.Batch:
+        """Build any batch again, outside the stream."""
+        return self._core.replay(epoch, batch)
+
+    def draw(self, epoch: int, id: int) -> list[dict[str, Any]]:
+        """What each operation does to a sample, the first time it occurs in an epoch."""
+        return self._pipeline.draw(self.dataset.read(id), self._options["seed"], epoch, id, 0)
+
+    def stats(self) -> dict[str, int]:
+        """Counters since creation: batches, bytes, time by stage (ns), memory."""
+        return self._core.stats()
+
+    # Ending
+
+    def close(self) -> None:
+        """End the threads.  Batches already received stay valid."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        options = self._options
+        return (
+            f"Loader({self.dataset!r}, batch_size={options['batch_size']}, "
+            f"seed={options['seed']}, rank={options['rank']}/{options['world_size']})"
+        )
+
+
+class _Epoch:
+    """The batches of one epoch, or the rest of them."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader: Loader | None = loader
+        self._turn = loader._turn
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> _core.Batch:
+        loader = self._loader
+        if loader is None:
+            raise StopIteration
+        if self._turn != loader._turn:
+            raise RuntimeError(
+                "the loader has moved since this iteration began (iter, set_epoch or "
+                "load_state_dict); two iterations at once need two loaders"
+            )
+        try:
+            batch = loader._core.next()
+        except Error:
+            # The position stays at the fault; the next iteration must not begin there again.
+            self._loader = None
+            if loader._left_in is None:
+                loader._left_in = _epoch_at_fault(loader)
+            raise
+        if batch is None:
+            self._loader = loader._left_in = None
+            raise StopIteration
+        loader._left_in = batch.epoch
+        return batch
+
+
+def _epoch_at_fault(loader: Loader) -> int | None:
+    try:
+        return loader._core.tell()[0]
+    except Error:  # closed
+        return None
+
+
+# Checks.  Each returns what the C library takes, or names the argument at fault.
+
+
+def _choice(name: str, value: str | None, choices: dict[Any, int]) -> int:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {list(choices)}, not {value!r}")
+    return choices[value]
+
+
+def _order_kind(order: Order | None, shuffle: bool) -> int:
+    if order is None:
+        return ORDERS["shuffle" if shuffle else "sequential"]
+    if shuffle and order == "sequential":
+        raise ValueError("order='sequential' and shuffle=True contradict each other")
+    return _choice("order", order, ORDERS)
+
+
+def _tail_kind(tail: Tail | None, drop_last: bool) -> int:
+    if drop_last and tail not in (None, "drop"):
+        raise ValueError(f"drop_last=True and tail={tail!r} contradict each other")
+    return TAILS["drop"] if drop_last else _choice("tail", tail, TAILS)
+
+
+def _workers(num_workers: int | str) -> int:
+    if num_workers == "auto":
+        return -1
+    if isinstance(num_workers, str):
+        raise ValueError(f"num_workers must be a whole number or 'auto', not {num_workers!r}")
+    return transforms.check_integer("num_workers", num_workers, 0, MAX_WORKERS)
+
+
+def _budget(budget: int | str | None) -> int:
+    """Bytes; text is a number and a unit, decimal (GB) or binary (GiB)."""
+    if budget is None:
+        return 0
+    if not isinstance(budget, str):
+        return transforms.check_integer("memory_budget", budget, 1, INT64_MAX)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(i?)B)?\s*", budget, re.IGNORECASE)
+    if match is None:
+        raise ValueError(f"memory_budget must be bytes or text such as '2GiB', not {budget!r}")
+    number, prefix, binary = match.groups(default="")
+    unit = (1024 if binary else 1000) ** " KMGT".index(prefix.upper() or " ")
+    return transforms.check_integer("memory_budget", int(float(number) * unit), 1, INT64_MAX)
