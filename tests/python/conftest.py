@@ -1,0 +1,154 @@
+"""Datasets made on the spot, and what the tests share to look at streams.
+
+Pictures are small and differ in size, format and colour, so that a test sees the
+shapes of real data in milliseconds.  Nothing outside the test's folder is read.
+"""
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import penstock
+from penstock import transforms as T
+
+N_PICTURES = 23  # prime: no batch size divides it
+CLASSES = ("ant", "bee", "cat")
+JPEG = {"quality": 90}
+
+
+def picture(number: int, width: int = 0, height: int = 0) -> Image.Image:
+    """A picture with edges and gradients, different for every number."""
+    rng = np.random.default_rng(number)
+    width = width or 40 + number * 7 % 50
+    height = height or 36 + number * 11 % 60
+    y, x = np.mgrid[:height, :width]
+    planes = [(x * rng.integers(1, 9) + y * rng.integers(1, 9)) % 256 for _ in range(3)]
+    pixels = np.stack(planes, axis=-1) + rng.integers(0, 20, (height, width, 3))
+    return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+def encoded(number: int) -> tuple[str, bytes]:
+    """(extension, bytes): mostly JPEG, some PNG and WebP, some grey."""
+    image, out = picture(number), io.BytesIO()
+    if number % 7 == 3:
+        image.save(out, "PNG")
+        return "png", out.getvalue()
+    if number % 7 == 5:
+        image.save(out, "WEBP", lossless=True)
+        return "webp", out.getvalue()
+    if number % 7 == 6:
+        image = image.convert("L")
+    image.save(out, "JPEG", **JPEG)
+    return "jpg", out.getvalue()
+
+
+def write_folder(root: Path, count: int) -> Path:
+    for number in range(count):
+        extension, data = encoded(number)
+        place = root / CLASSES[number % len(CLASSES)]
+        place.mkdir(parents=True, exist_ok=True)
+        (place / f"{number:04}.{extension}").write_bytes(data)
+    return root
+
+
+def write_tar(path: Path, folder: Path) -> Path:
+    """The folder as a WebDataset shard; every third sample has a caption, every fourth JSON."""
+    with tarfile.open(path, "w") as tar:
+        for file in sorted(folder.glob("*/*")):
+            label, number = CLASSES.index(file.parent.name), int(file.stem)
+            members = {file.suffix: file.read_bytes(), ".cls": str(label).encode()}
+            if number % 3 == 0:
+                members[".txt"] = f"picture {number}".encode()
+            if number % 4 == 0:
+                members[".json"] = b'{"number": %d}' % number
+            for suffix, data in members.items():
+                member = tarfile.TarInfo(f"{file.parent.name}/{file.stem}{suffix}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tar indexes go to the test's folder, here and in child processes."""
+    os.environ["PENSTOCK_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("data") / "folder", N_PICTURES)
+
+
+@pytest.fixture(scope="session")
+def shard(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Path:
+    return write_tar(tmp_path_factory.mktemp("data") / "shard.tar", folder)
+
+
+@pytest.fixture
+def spoiled(tmp_path: Path) -> Path:
+    """A folder in which samples 4 and 17 are no images any more."""
+    root = write_folder(tmp_path / "spoiled", N_PICTURES)
+    files = sorted(root.glob("*/*"), key=lambda file: (file.parent.name, file.name))
+    files[4].write_bytes(b"this was a picture once")
+    files[17].write_bytes(files[17].read_bytes()[:60])
+    return root
+
+
+@pytest.fixture(scope="session")
+def ops() -> list[T.Transform]:
+    """Everything random that there is, on the way to a small float tensor."""
+    return [
+        T.RandomResizedCrop(32, scale=(0.3, 1.0)),
+        T.RandomHorizontalFlip(),
+        T.RandomVerticalFlip(0.3),
+        T.ColorJitter(0.4, 0.4, 0.4, 0.1),
+        T.ToTensor(),
+        T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        T.RandomErasing(0.5, value="random"),
+    ]
+
+
+@pytest.fixture(scope="session")
+def plain_ops() -> list[T.Transform]:
+    return [T.Resize((24, 20))]
+
+
+def batch_digest(batch: penstock.Batch) -> str:
+    """A hash over everything a batch says."""
+    digest = hashlib.sha256()
+    for name in ("image", "label", "mask"):
+        digest.update(batch[name])
+    digest.update(repr((batch.keys, batch.ids, batch.epoch, batch.index)).encode())
+    return digest.hexdigest()
+
+
+@pytest.fixture(scope="session")
+def digests() -> Callable[[Iterable[penstock.Batch]], list[str]]:
+    """One hash a batch."""
+    return lambda batches: [batch_digest(batch) for batch in batches]
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a program in a new interpreter; a hang ends as a failure, not for ever."""
+
+    def run(code: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=os.environ | environment,
+            check=False,
+        )
+
+    return run
