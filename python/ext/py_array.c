@@ -94,7 +94,8 @@ void py_memory_unref(py_memory *memory)
 {
     if (!memory || atomic_fetch_sub_explicit(&memory->refs, 1, memory_order_acq_rel) != 1)
         return;
-    pen_batch_unref(memory->batch);
+    if (memory->batch)
+        pen_batch_unref(memory->batch);
     free(memory);
 }
 
