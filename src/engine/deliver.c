@@ -2,7 +2,6 @@
  * faults, keep the position.
  */
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -96,10 +95,9 @@ static int fail_for_good(pen_loader *loader, const pen_error *why, pen_error *er
 int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
 {
     *out = NULL;
-    if (loader->pid != getpid())
-        return pen__fail(err, PEN_EFORK, -1,
-                         "this loader was made before a fork: its threads are in the parent; make "
-                         "a new one here");
+    int rc = pen__loader_check_owner(loader, err);
+    if (rc)
+        return rc;
     if (loader->failure.code)
         return fail_for_good(loader, &loader->failure, err);
     if (loader->end_pending || loader->n_batches == 0) {
@@ -107,7 +105,7 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
         return PEN_END;
     }
     int64_t t0 = pen__now_ns();
-    int rc = start(loader, err);
+    rc = start(loader, err);
     pen_batch *batch = NULL;
     if (rc == 0)
         rc = take(loader, timeout_ns, &batch);
@@ -145,13 +143,16 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
                       pen_error *err)
 {
     *out = NULL;
+    int rc = pen__loader_check_owner(loader, err);
+    if (rc)
+        return rc;
     if (epoch < 0 || index < 0 || index >= loader->n_batches)
         return pen__fail(err, PEN_EINVAL, -1, "batch %lld: an epoch has batches 0 to %lld",
                          (long long)index, (long long)loader->n_batches - 1);
     pen__slab_pool *slabs = NULL; /* of its own: a replay takes no place in the stream */
     pen_batch *batch = NULL;
     pen__carrier *carrier = pen__malloc(sizeof *carrier);
-    int rc = carrier ? pen__carrier_init(carrier, &loader->cancel) : PEN_ENOMEM;
+    rc = carrier ? pen__carrier_init(carrier, &loader->cancel) : PEN_ENOMEM;
     if (rc == 0)
         rc = pen__slab_pool_create(&slabs, &loader->pipe->shape, loader->opts.batch_size, 1);
     if (rc == 0 && !(batch = pen__slab_get(slabs)))

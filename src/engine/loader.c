@@ -145,6 +145,15 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     return 0;
 }
 
+int pen__loader_check_owner(const pen_loader *loader, pen_error *err)
+{
+    if (loader->pid == getpid())
+        return 0;
+    return pen__fail(err, PEN_EFORK, -1,
+                     "this loader was made before a fork: its threads are in the parent; make "
+                     "a new one here");
+}
+
 static void drop_job(void *ctx, void *payload)
 {
     (void)ctx;
@@ -177,6 +186,9 @@ void pen_loader_free(pen_loader *loader)
 
 int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)
 {
+    int rc = pen__loader_check_owner(loader, err);
+    if (rc)
+        return rc;
     if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch > loader->n_batches)
         return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
                          (long long)batch, (long long)epoch, (long long)loader->n_batches);

@@ -48,6 +48,10 @@ struct pen_loader {
     _Atomic int64_t n_batches_out, n_samples_out, n_bad_seen, wait_ns, first_batch_ns;
 };
 
+/* 0, or PEN_EFORK in a child that inherited the loader: its threads are in the parent,
+ * its locks may be held for ever.  Asked before anything that locks or waits. */
+int pen__loader_check_owner(const pen_loader *loader, pen_error *err);
+
 pen__carry_env pen__loader_env(const pen_loader *loader);
 
 /* fill.c: fill every slot of `batch` or one of them; faults are noted in it. */

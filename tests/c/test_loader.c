@@ -430,9 +430,11 @@ static void a_forked_child_is_told_so(void **state)
     pid_t child = fork();
     if (child == 0) {
         pen_batch *b;
-        int rc = pen_loader_next(loader, -1, &b, NULL);
+        bool is_told = pen_loader_next(loader, -1, &b, NULL) == PEN_EFORK &&
+                       pen_loader_seek(loader, 3, 0, NULL) == PEN_EFORK &&
+                       pen_loader_replay(loader, 0, 0, &b, NULL) == PEN_EFORK;
         pen_loader_free(loader);
-        _exit(rc == PEN_EFORK ? 0 : 1);
+        _exit(is_told ? 0 : 1);
     }
     int status = -1;
     waitpid(child, &status, 0);

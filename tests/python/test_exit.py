@@ -141,6 +141,27 @@ print(status, len(list(loader)))
 """
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "next(iter(loader))",
+        "loader.set_epoch(0)",
+        "loader.replay(0, 0)",
+        "loader.load_state_dict(loader.state_dict() | {'epoch': 3})",
+    ],
+)
+def test_every_use_of_an_inherited_loader_is_an_error(folder, run_python, use):
+    """None may wait for threads that stayed in the parent."""
+    ending = f"""
+    try:
+        {use}
+    except penstock.ForkError as error:
+        print(error.code, flush=True)
+    """
+    done = run_python(HEAD + FORK.format(ending=ending), folder)
+    assert done.stdout.splitlines() == ["PEN_EFORK", "PEN_EFORK", "0 12"], done.stderr
+
+
 @pytest.mark.parametrize("ending", ["pass", "del iterator, loader", "loader.close()"])
 def test_a_forked_child_is_told_and_the_parent_goes_on(folder, run_python, ending):
     done = run_python(HEAD + FORK.format(ending=ending), folder)
