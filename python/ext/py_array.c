@@ -235,13 +235,22 @@ static PyObject *export_capsule(const py_array *self, py_memory *memory, void *d
     return capsule;
 }
 
+/* A tuple of two integers, or None, which leaves them as they are. */
+static int pair_from_python(PyObject *pair, int *first, int *second)
+{
+    if (pair == Py_None)
+        return 0;
+    if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2)
+        return PyArg_ParseTuple(pair, "ii", first, second) ? 0 : -1;
+    PyErr_SetString(PyExc_TypeError, "dl_device and max_version are pairs of integers, or None");
+    return -1;
+}
+
 /* None or (device type, device id); anything but our CPU is refused. */
 static int check_device(PyObject *device)
 {
-    int type, id;
-    if (device == Py_None)
-        return 0;
-    if (!PyArg_ParseTuple(device, "ii;dl_device must be (type, id)", &type, &id))
+    int type = DL_DEVICE_CPU, id = 0;
+    if (pair_from_python(device, &type, &id) < 0)
         return -1;
     if (type == DL_DEVICE_CPU && id == 0)
         return 0;
@@ -263,8 +272,7 @@ static PyObject *array_dlpack(PyObject *object, PyObject *args, PyObject *kwargs
         return NULL;
     }
     int major = 0, minor = 0;
-    if (max_version != Py_None &&
-        !PyArg_ParseTuple(max_version, "ii;max_version must be (major, minor)", &major, &minor))
+    if (pair_from_python(max_version, &major, &minor) < 0)
         return NULL;
     const bool is_versioned = major >= DL_VERSION_MAJOR;
     if (copy != Py_True)
@@ -298,7 +306,7 @@ static int array_getbuffer(PyObject *object, Py_buffer *view, int flags)
                         .obj = object,
                         .len = self->n_bytes,
                         .itemsize = dtypes[self->dtype].type.bits / 8,
-                        .ndim = self->ndim,
+                        .ndim = flags & PyBUF_ND ? self->ndim : 1, /* else: plain bytes */
                         .format = flags & PyBUF_FORMAT ? (char *)format : NULL,
                         .shape = flags & PyBUF_ND ? self->shape : NULL,
                         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? self->strides : NULL};

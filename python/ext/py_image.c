@@ -45,10 +45,13 @@ static int window_from_python(PyObject *window, const pen_image_info *info, rect
     *out = (rectangle){0, 0, info->width, info->height};
     if (window == Py_None)
         return 0;
-    return PyArg_ParseTuple(window, "iiii;window must be (x, y, w, h)", &out->x, &out->y, &out->w,
-                            &out->h)
-               ? 0
-               : -1;
+    PyObject *tuple = PySequence_Tuple(window);
+    if (!tuple)
+        return -1;
+    const int is_good = PyArg_ParseTuple(tuple, "iiii;window must be (x, y, w, h)", &out->x,
+                                         &out->y, &out->w, &out->h);
+    Py_DECREF(tuple);
+    return is_good ? 0 : -1;
 }
 
 static PyObject *decode(py_state *state, const Py_buffer *data, int channels, PyObject *window)

@@ -100,7 +100,9 @@ def test_a_state_fits_another_number_of_ranks(folder, ops):
     alone = make(folder, ops, batch_size=8, tail="wrap")
     take(alone, 1)
     state = alone.state_dict()
-    pairs = [make(folder, ops, batch_size=4, rank=rank, world_size=2) for rank in range(2)]
+    pairs = [
+        make(folder, ops, batch_size=4, tail="wrap", rank=rank, world_size=2) for rank in range(2)
+    ]
     for loader in pairs:
         loader.load_state_dict(state)
     alone.load_state_dict(state)
