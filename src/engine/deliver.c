@@ -62,13 +62,16 @@ static int start(pen_loader *loader, pen_error *err)
     return 0;
 }
 
-/* Take the next finished batch; with no workers, make it first. */
+/* Take the next finished batch; with no workers, make it first, and be back in time
+ * though it is half done: the caller may have signals to look at. */
 static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
 {
-    if (!loader->pool)
-        while (!pen__window_is_ready(loader->window) &&
-               pen__loader_work_once(loader, &loader->carriers[0], false)) {
-        }
+    const int64_t start_ns = pen__now_ns();
+    while (!loader->pool && !pen__window_is_ready(loader->window) &&
+           pen__loader_work_once(loader, &loader->carriers[0], false))
+        if (timeout_ns >= 0 && pen__now_ns() - start_ns >= timeout_ns &&
+            !pen__window_is_ready(loader->window))
+            return PEN_AGAIN;
     void *payload = NULL;
     int rc = pen__window_take(loader->window, timeout_ns, &payload);
     *out = payload;

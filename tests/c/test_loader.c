@@ -420,6 +420,24 @@ static void a_state_of_another_stream_is_refused(void **state)
     pen_loader_free(b);
 }
 
+static void inline_work_is_back_in_time_and_goes_on(void **state)
+{
+    (void)state;
+    pen_loader_opts o = options(0);
+    pen_loader *loader = open_loader(&o);
+    pen_batch *b;
+    for (int i = 1; i < BATCH; i++) /* no time at all: one sample a call */
+        assert_int_equal(pen_loader_next(loader, 0, &b, NULL), PEN_AGAIN);
+    assert_int_equal(pen_loader_next(loader, 0, &b, NULL), 0);
+    uint64_t hash = hash_batch(b, 0), wanted = 0;
+    pen_batch_unref(b);
+    pen_loader_free(loader);
+    loader = open_loader(&o);
+    take(loader, 1, &wanted);
+    assert_true(hash == wanted);
+    pen_loader_free(loader);
+}
+
 static void a_forked_child_is_told_so(void **state)
 {
     (void)state;
@@ -481,6 +499,7 @@ int main(void)
         cmocka_unit_test(a_missing_file_is_raised_whatever_the_mode),
         cmocka_unit_test(options_that_cannot_hold_are_refused),
         cmocka_unit_test(a_state_of_another_stream_is_refused),
+        cmocka_unit_test(inline_work_is_back_in_time_and_goes_on),
         cmocka_unit_test(a_forked_child_is_told_so),
         cmocka_unit_test(every_failed_allocation_is_survived),
     };

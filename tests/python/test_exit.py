@@ -63,7 +63,7 @@ def slow(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [0, 1, 3])
 def test_ctrl_c_ends_the_wait_for_a_batch(slow, workers):
     """The signal comes long before the batch is ready."""
     program = (
