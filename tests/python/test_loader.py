@@ -252,19 +252,27 @@ def test_no_thread_starts_before_the_first_batch(folder, plain_ops):
     assert threads() <= before
 
 
-def test_other_python_threads_run_while_one_waits(folder, plain_ops):
+def test_other_python_threads_run_while_one_is_in_the_library(tmp_path):
+    """With Python's lock held, the other thread could tick at most once a call."""
+    picture = tmp_path / "big.jpg"
+    Image.effect_noise((2000, 2000), 90).convert("RGB").save(picture)
+    ops = [T.Resize((8, 8))]
+    loader = penstock.Loader(tmp_path, ops, 1, num_workers=0)
+    data = picture.read_bytes()
+    calls = [lambda: penstock.decode(data), lambda: penstock.apply(data, ops), lambda: list(loader)]
+    calls.append(lambda: loader.replay(0, 0))
     ticks = []
     stop = threading.Event()
 
     def tick():
-        while not stop.is_set():
+        while not stop.wait(0.0005):
             ticks.append(None)
-            time.sleep(0.0005)
 
     ticker = threading.Thread(target=tick)
     ticker.start()
-    for _ in range(20):
-        list(penstock.Loader(folder, plain_ops, 4, num_workers=1))
+    for call in calls:
+        before = len(ticks)
+        call()
+        assert len(ticks) - before > 2
     stop.set()
     ticker.join()
-    assert len(ticks) > 1
