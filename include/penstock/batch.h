@@ -15,6 +15,7 @@
 typedef struct pen_batch pen_batch;
 
 PEN_API pen_batch *pen_batch_ref(pen_batch *batch);
+/* NULL is legal. */
 PEN_API void pen_batch_unref(pen_batch *batch);
 
 /* Samples in it: the batch size, or fewer (tail `short`, skipped samples). */

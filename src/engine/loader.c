@@ -235,7 +235,8 @@ static void describe_state(const pen_loader *loader, pen__state *state)
         .order = o->order,
         .block = is_block ? o->order_block : 0,
         .window = is_block ? o->order_window : 0,
-        .tail = o->tail,
+        .tail = loader->stream.tail,
+        .is_tail_auto = o->tail == PEN_TAIL_AUTO,
         .numerics = PEN_NUMERICS_VERSION,
     };
     snprintf(state->dataset, sizeof state->dataset, "%s", pen_dataset_hash(loader->ds));

@@ -17,14 +17,15 @@ enum { STATE_FORMAT = 1 };
 int64_t pen__state_write(const pen__state *s, char *dst, size_t dst_cap)
 {
     /* The seed as text: JSON readers disagree about integers past 2^53. */
-    int n =
-        snprintf(dst, dst_cap,
-                 "{\"penstock\":%d,\"epoch\":%lld,\"batch\":%lld,\"bad\":%lld,\"seed\":\"%llu\","
-                 "\"global_batch\":%lld,\"order\":\"%s\",\"block\":%d,\"window\":%d,"
-                 "\"tail\":\"%s\",\"numerics\":%d,\"dataset\":\"%s\",\"pipeline\":\"%s\"}",
-                 STATE_FORMAT, (long long)s->epoch, (long long)s->batch, (long long)s->n_bad,
-                 (unsigned long long)s->seed, (long long)s->global_batch, order_names[s->order],
-                 s->block, s->window, tail_names[s->tail], s->numerics, s->dataset, s->pipeline);
+    int n = snprintf(
+        dst, dst_cap,
+        "{\"penstock\":%d,\"epoch\":%lld,\"batch\":%lld,\"bad\":%lld,\"seed\":\"%llu\","
+        "\"global_batch\":%lld,\"order\":\"%s\",\"block\":%d,\"window\":%d,"
+        "\"tail\":\"%s\",\"tail_auto\":%s,\"numerics\":%d,\"dataset\":\"%s\",\"pipeline\":\"%s\"}",
+        STATE_FORMAT, (long long)s->epoch, (long long)s->batch, (long long)s->n_bad,
+        (unsigned long long)s->seed, (long long)s->global_batch, order_names[s->order], s->block,
+        s->window, tail_names[s->tail], s->is_tail_auto ? "true" : "false", s->numerics, s->dataset,
+        s->pipeline);
     return n < 0 || (size_t)n >= dst_cap ? PEN_ENOSPC : n;
 }
 
@@ -49,14 +50,14 @@ static bool parse_seed(const char *text, uint64_t *seed)
 
 static bool fill(pen__state *s, json_t *json)
 {
-    int format;
+    int format, is_tail_auto;
     json_int_t epoch, batch, bad, global_batch;
     const char *seed, *order, *tail, *dataset, *pipeline;
-    if (json_unpack(json, "{s:i,s:I,s:I,s:I,s:s,s:I,s:s,s:i,s:i,s:s,s:i,s:s,s:s}", "penstock",
+    if (json_unpack(json, "{s:i,s:I,s:I,s:I,s:s,s:I,s:s,s:i,s:i,s:s,s:b,s:i,s:s,s:s}", "penstock",
                     &format, "epoch", &epoch, "batch", &batch, "bad", &bad, "seed", &seed,
                     "global_batch", &global_batch, "order", &order, "block", &s->block, "window",
-                    &s->window, "tail", &tail, "numerics", &s->numerics, "dataset", &dataset,
-                    "pipeline", &pipeline) != 0)
+                    &s->window, "tail", &tail, "tail_auto", &is_tail_auto, "numerics", &s->numerics,
+                    "dataset", &dataset, "pipeline", &pipeline) != 0)
         return false;
     int order_index = find_name(order, order_names, 3), tail_index = find_name(tail, tail_names, 5);
     if (format != STATE_FORMAT || order_index < 0 || tail_index < 0 || epoch < 0 || batch < 0 ||
@@ -69,6 +70,7 @@ static bool fill(pen__state *s, json_t *json)
     s->global_batch = global_batch;
     s->order = (pen_order_kind)order_index;
     s->tail = (pen_tail)tail_index;
+    s->is_tail_auto = is_tail_auto;
     snprintf(s->dataset, sizeof s->dataset, "%s", dataset);
     snprintf(s->pipeline, sizeof s->pipeline, "%s", pipeline);
     return true;
@@ -99,7 +101,7 @@ int pen__state_match(const pen__state *saved, const pen__state *here, pen_error 
     else if (saved->order != here->order || saved->block != here->block ||
              saved->window != here->window)
         what = "order";
-    else if (saved->tail != here->tail)
+    else if (saved->tail != here->tail && !(saved->is_tail_auto && here->is_tail_auto))
         what = "tail";
     if (what)
         return pen__fail(err, PEN_ESTATE, -1, "the state was saved with another %s", what);

@@ -11,7 +11,8 @@ typedef struct pen__state {
     int64_t global_batch;
     pen_order_kind order;
     int32_t block, window; /* of the block order, else 0 */
-    pen_tail tail;         /* as given: AUTO stays AUTO over any number of ranks */
+    pen_tail tail;         /* what happens to the tail, never AUTO */
+    bool is_tail_auto;     /* left to the number of ranks, which a resume may change */
     int numerics;
     char dataset[33], pipeline[33];
 } pen__state;

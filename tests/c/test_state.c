@@ -76,6 +76,11 @@ static void differences_are_named(void **state)
     assert_int_equal(pen__state_match(&a, &b, &err), PEN_ESTATE);
     assert_non_null(strstr(err.text, "128"));
     b = example();
+    b.tail = PEN_TAIL_DROP;
+    assert_int_equal(pen__state_match(&a, &b, &err), PEN_ESTATE);
+    a.is_tail_auto = b.is_tail_auto = true; /* what the number of ranks decides may change */
+    assert_int_equal(pen__state_match(&a, &b, &err), 0);
+    a = b = example();
     b.seed = 1;
     assert_int_equal(pen__state_match(&a, &b, &err), PEN_ESTATE);
     assert_non_null(strstr(err.text, "seed"));
