@@ -9,9 +9,8 @@
  * the same files with the same labels give the same stream.
  *
  * Keys
- *   A key is the path below the root without the extension: "n01/0001".  In
- *   tars a name ends at its first dot, as in WebDataset; elsewhere the last
- *   extension goes.  Keys are unique:
+ *   A key is the path below the root without its last extension: "n01/0001".
+ *   Keys are unique:
  *   - files that differ only in their extension keep it ("a.jpg", "a.png");
  *   - when any key occurs in more than one shard, every key gets its shard's
  *     name in front ("shard-000/0001"): the path below the directory that all
@@ -28,9 +27,11 @@
  *
  * Tars
  *   ustar, GNU and pax, uncompressed, read in place.  Members whose names agree
- *   up to the first dot are one sample: the image, .cls (an integer: the label),
- *   .json, .txt; others are passed over.  Without .cls the label is -1; nothing
- *   is read from .json.  Links, devices, sparse files, absolute names, ".." and
+ *   up to the first dot are one sample, as in WebDataset: the image, .cls (an
+ *   integer: the label), .json, .txt; others are passed over ("a.mask.png" beside
+ *   "a.jpg").  Without a plain image, names that have an image's extension count
+ *   up to their last dot, as in folders.  Without .cls the label is -1; nothing is
+ *   read from .json.  Links, devices, sparse files, absolute names, ".." and
  *   two images in one sample are refused.
  *
  * Manifests

@@ -28,6 +28,12 @@ size_t pen__leaf_start(const char *path, size_t len)
     return len;
 }
 
+size_t pen__path_stem(const char *path, size_t len)
+{
+    size_t leaf = pen__leaf_start(path, len);
+    return leaf + pen__stem_length(path + leaf, len - leaf);
+}
+
 static int64_t refuse(int code, const char **why, const char *reason)
 {
     *why = reason;

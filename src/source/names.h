@@ -21,6 +21,8 @@ size_t pen__stem_length(const char *name, size_t len);
 
 /* Bytes of `path` in front of the file name: 4 in "a/b/c.jpg", 0 in "c.jpg". */
 size_t pen__leaf_start(const char *path, size_t len);
+/* Length of `path` without the last extension of its file name. */
+size_t pen__path_stem(const char *path, size_t len);
 
 /* Copy `path` to dst (dst_cap bytes, NUL-terminated) without "." and empty
  * components.  Refused: nothing left, NUL bytes, too long, and unless `outside`

@@ -159,7 +159,7 @@ static int add_samples(pen__index *into, const pen__tar_index *from, uint32_t nu
         pen__found found = {.dir = (uint32_t)dir,
                             .name = path + leaf,
                             .name_len = len - leaf,
-                            .stem_len = pen__tar_key_length(path, len) - leaf,
+                            .stem_len = pen__path_stem(path, len) - leaf,
                             .length = record->length,
                             .label = record->label,
                             .shard = number,

@@ -58,9 +58,9 @@ static bool name_is_sound(const char *name, size_t len)
     const char *why;
     if (pen__path_clean(name, len, false, clean, sizeof clean, &why) != (int64_t)len)
         return false;
-    size_t key_len = pen__tar_key_length(name, len);
-    return key_len < len && key_len > pen__leaf_start(name, len) &&
-           pen__is_image_extension(name + key_len + 1, len - key_len - 1);
+    size_t stem = pen__path_stem(name, len);
+    return stem < len && name[pen__leaf_start(name, len)] != '.' &&
+           pen__is_image_extension(name + stem + 1, len - stem - 1);
 }
 
 static bool record_is_sound(const pen__tar_index *index, const pen__tar_record *record,
@@ -78,8 +78,8 @@ static bool record_is_sound(const pen__tar_index *index, const pen__tar_record *
 
 static bool key_ascends(const char *before, const char *after)
 {
-    return pen__bytes_compare(before, pen__tar_key_length(before, strlen(before)), after,
-                              pen__tar_key_length(after, strlen(after))) < 0;
+    return pen__bytes_compare(before, pen__path_stem(before, strlen(before)), after,
+                              pen__path_stem(after, strlen(after))) < 0;
 }
 
 static bool all_sound(const pen__tar_index *index, uint64_t shard_size)

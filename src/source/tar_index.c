@@ -1,13 +1,18 @@
 /* tar_index.c - members become samples, by WebDataset's naming.
  *
  * The path of a member up to the first dot of its last component is the key,
- * what follows is the field: "n01/0001.jpg" and "n01/0001.cls" are one sample.
- * WebDataset streams and so needs them side by side; with the whole list at
- * hand they are put together wherever they stand in the shard.
+ * what follows is the field: "n01/0001.jpg" and "n01/0001.cls" are one sample,
+ * and beside them "n01/0001.mask.png" is a field nobody asks for.  WebDataset
+ * streams and so needs them side by side; with the whole list at hand they are
+ * put together wherever they stand in the shard.
  *
- * What would be a guess is an error: a field twice, two images in a sample, a
- * .cls that is no integer, and an image whose name has a second dot
- * ("a.left.jpg") in a sample without a plain one.
+ * Where that leaves a sample without an image though some member of it has an
+ * image's extension ("fig-1.2-a.jpg", "fig-1.3.jpg"), the files were named with
+ * no thought of WebDataset: their names then end at the last dot, as in folders.
+ * So for an image that is taken the key is always its path without extension.
+ *
+ * What would be a guess is an error: a field twice, two images in one sample, a
+ * .cls that is no integer.
  */
 #include "source/tar_index.h"
 
@@ -23,13 +28,17 @@
 #define PROGRESS_EVERY 4096
 #define MAX_CLS_BYTES  64
 
-enum { PART_DOTTED = PEN_FIELD_COUNT, PART_OTHER };
+enum { NO_FIELD = PEN_FIELD_COUNT };
+#define NO_LABEL INT32_MIN /* a .cls that is none; an error only if a sample needs it */
 
 /* A member that may belong to a sample. */
 typedef struct part {
-    uint32_t name, key_len, block, length;
+    uint32_t name, len;
+    uint32_t key_len; /* to the first dot */
+    uint32_t block, length;
     int32_t label;
-    int kind; /* pen_field or PART_DOTTED */
+    int field;
+    bool is_dotted; /* there is another dot behind that */
 } part;
 
 typedef struct parts {
@@ -39,29 +48,30 @@ typedef struct parts {
     size_t n_names, cap_names;
 } parts;
 
-size_t pen__tar_key_length(const char *path, size_t len)
-{
-    size_t leaf = pen__leaf_start(path, len);
-    const char *dot = memchr(path + leaf, '.', len - leaf);
-    return dot ? (size_t)(dot - path) : len;
-}
-
-static int kind_of(const char *path, size_t len, size_t key_len)
+static int field_of(const char *extension, size_t len)
 {
     static const char *const fields[PEN_FIELD_COUNT] = {
         [PEN_FIELD_CLS] = "cls", [PEN_FIELD_JSON] = "json", [PEN_FIELD_TXT] = "txt"};
-    if (key_len == len || key_len == pen__leaf_start(path, len))
-        return PART_OTHER; /* no extension, or a hidden file */
-    const char *extension = path + key_len + 1;
-    size_t n = len - key_len - 1;
-    if (pen__is_image_extension(extension, n))
+    if (pen__is_image_extension(extension, len))
         return PEN_FIELD_IMAGE;
     for (int i = 1; i < PEN_FIELD_COUNT; i++)
-        if (strlen(fields[i]) == n && strncasecmp(fields[i], extension, n) == 0)
+        if (strlen(fields[i]) == len && strncasecmp(fields[i], extension, len) == 0)
             return i;
-    size_t stem = pen__stem_length(extension, n);
-    return stem < n && pen__is_image_extension(extension + stem + 1, n - stem - 1) ? PART_DOTTED
-                                                                                   : PART_OTHER;
+    return NO_FIELD;
+}
+
+/* Take a member's path apart.  No extension, or a hidden file: NO_FIELD. */
+static part part_of(const char *path, size_t len)
+{
+    size_t leaf = pen__leaf_start(path, len), stem = pen__path_stem(path, len);
+    const char *dot = memchr(path + leaf, '.', len - leaf);
+    part p = {.field = NO_FIELD, .label = -1, .len = (uint32_t)len};
+    if (!dot || dot == path + leaf || stem == len)
+        return p;
+    p.key_len = (uint32_t)(dot - path);
+    p.is_dotted = p.key_len != stem;
+    p.field = field_of(path + stem + 1, len - stem - 1);
+    return p;
 }
 
 static bool is_blank(uint8_t c)
@@ -69,29 +79,24 @@ static bool is_blank(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* "7\n": an integer, white space around it allowed. */
+/* "7\n": an integer, white space around it allowed; else NO_LABEL. */
 static int read_cls(pen__tar_walk *walk, const pen__tar_member *member, int32_t *label,
                     pen_error *err)
 {
     const uint8_t *bytes = NULL;
     size_t len = (size_t)member->size;
-    int rc = PEN_EINVAL;
-    if (member->size <= MAX_CLS_BYTES) {
-        rc = pen__tar_bytes_at(walk, member->data_at, len, &bytes, err);
-        if (rc != 0)
-            return rc;
-        while (len > 0 && is_blank(bytes[len - 1]))
-            len--;
-        for (; len > 0 && is_blank(bytes[0]); len--)
-            bytes++;
-        rc = pen__parse_label((const char *)bytes, len, label);
-    }
-    pen__shown name;
+    *label = NO_LABEL;
+    if (member->size > MAX_CLS_BYTES)
+        return 0;
+    int rc = pen__tar_bytes_at(walk, member->data_at, len, &bytes, err);
     if (rc != 0)
-        return pen__fail(err, PEN_ECORRUPT, (int64_t)member->data_at,
-                         "'%s' at byte %llu is no class label: it must be one integer of -1 to %d",
-                         pen__show(&name, member->name, member->name_len),
-                         (unsigned long long)member->header_at, INT32_MAX);
+        return rc;
+    while (len > 0 && is_blank(bytes[len - 1]))
+        len--;
+    for (; len > 0 && is_blank(bytes[0]); len--)
+        bytes++;
+    if (pen__parse_label((const char *)bytes, len, label) != 0)
+        *label = NO_LABEL;
     return 0;
 }
 
@@ -115,10 +120,8 @@ static int add_part(parts *all, const pen__tar_member *member, part *next, pen_e
 static int take_member(parts *all, pen__tar_walk *walk, const pen__tar_member *member,
                        uint64_t *n_other, pen_error *err)
 {
-    part next = {.label = -1};
-    size_t key_len = pen__tar_key_length(member->name, member->name_len);
-    next.kind = kind_of(member->name, member->name_len, key_len);
-    if (next.kind == PART_OTHER) {
+    part next = part_of(member->name, member->name_len);
+    if (next.field == NO_FIELD) {
         ++*n_other;
         return 0;
     }
@@ -128,13 +131,13 @@ static int take_member(parts *all, pen__tar_walk *walk, const pen__tar_member *m
                          "'%s' at byte %llu: fields are below 4 GiB and shards below 2 TiB",
                          pen__show(&name, member->name, member->name_len),
                          (unsigned long long)member->header_at);
-    next.key_len = (uint32_t)key_len;
     next.block = (uint32_t)(member->data_at / PEN__BLOCK);
     next.length = (uint32_t)member->size;
-    int rc = next.kind == PEN_FIELD_CLS ? read_cls(walk, member, &next.label, err) : 0;
+    int rc = next.field == PEN_FIELD_CLS ? read_cls(walk, member, &next.label, err) : 0;
     return rc ? rc : add_part(all, member, &next, err);
 }
 
+/* By key; within one, plain names before dotted ones, the image before other fields. */
 static int compare_parts(const void *a, const void *b, void *ctx)
 {
     const part *x = a, *y = b;
@@ -142,24 +145,37 @@ static int compare_parts(const void *a, const void *b, void *ctx)
     int order = pen__bytes_compare(names + x->name, x->key_len, names + y->name, y->key_len);
     if (order)
         return order;
-    return x->kind != y->kind ? x->kind - y->kind : (x->block > y->block) - (x->block < y->block);
+    if (x->is_dotted != y->is_dotted)
+        return x->is_dotted ? 1 : -1;
+    return x->field != y->field ? x->field - y->field
+                                : (x->block > y->block) - (x->block < y->block);
 }
 
-static int twice(const parts *all, const part *first, const part *second, pen_error *err)
+static int fail_twice(const parts *all, const part *a, const part *b, pen_error *err)
 {
-    pen__shown a, b;
-    const char *x = all->names + first->name, *y = all->names + second->name;
-    return pen__fail(err, PEN_ECORRUPT, (int64_t)second->block * PEN__BLOCK,
-                     "'%s' (data at byte %llu) and '%s' (at byte %llu) are the same field of one "
-                     "sample: names must differ before their first dot",
-                     pen__show(&a, x, strlen(x)), (unsigned long long)first->block * PEN__BLOCK,
-                     pen__show(&b, y, strlen(y)), (unsigned long long)second->block * PEN__BLOCK);
+    pen__shown x, y;
+    return pen__fail(
+        err, PEN_ECORRUPT, (int64_t)b->block * PEN__BLOCK,
+        "'%s' (data at byte %llu) and '%s' (at byte %llu) are the same field of one "
+        "sample: names must differ before the dot",
+        pen__show(&x, all->names + a->name, a->len), (unsigned long long)a->block * PEN__BLOCK,
+        pen__show(&y, all->names + b->name, b->len), (unsigned long long)b->block * PEN__BLOCK);
+}
+
+static int fail_label(const parts *all, const part *cls, pen_error *err)
+{
+    pen__shown name;
+    return pen__fail(err, PEN_ECORRUPT, (int64_t)cls->block * PEN__BLOCK,
+                     "'%s' (data at byte %llu) is no class label: it must be one integer of -1 "
+                     "to %d",
+                     pen__show(&name, all->names + cls->name, cls->len),
+                     (unsigned long long)cls->block * PEN__BLOCK, INT32_MAX);
 }
 
 static int add_record(pen__tar_index *index, const parts *all, const part *image,
                       pen__tar_record *record, pen_error *err)
 {
-    size_t len = strlen(all->names + image->name) + 1;
+    size_t len = (size_t)image->len + 1;
     pen__tar_record *records =
         pen__grow(index->records, &index->cap, index->n + 1, sizeof *records);
     if (records)
@@ -178,52 +194,75 @@ static int add_record(pen__tar_index *index, const parts *all, const part *image
     return 0;
 }
 
-/* The parts [first, end) share a key; sorted by kind, the image comes first. */
-static int take_group(pen__tar_index *index, const parts *all, const part *first, const part *end,
-                      pen_error *err)
+/* The parts [first, end) are one sample, its image first. */
+static int take_sample(pen__tar_index *index, const parts *all, const part *first, const part *end,
+                       pen_error *err)
 {
     pen__tar_record record = {.label = -1};
     for (const part *p = first; p < end; p++) {
-        if (p + 1 < end && p[1].kind == p->kind && p->kind != PART_DOTTED)
-            return twice(all, p, p + 1, err);
-        if (p->kind == PEN_FIELD_CLS)
-            record.label = p->label;
-        if (p->kind > PEN_FIELD_IMAGE && p->kind < PEN_FIELD_COUNT)
-            record.fields[p->kind - 1] = (pen__field_at){p->block, p->length};
-        if (p->kind == PART_DOTTED)
-            index->n_other++;
+        if (p + 1 < end && p[1].field == p->field)
+            return fail_twice(all, p, p + 1, err);
+        if (p->field == PEN_FIELD_IMAGE)
+            continue;
+        record.fields[p->field - 1] = (pen__field_at){p->block, p->length};
+        if (p->field != PEN_FIELD_CLS)
+            continue;
+        if (p->label == NO_LABEL)
+            return fail_label(all, p, err);
+        record.label = p->label;
     }
-    if (first->kind == PEN_FIELD_IMAGE)
-        return add_record(index, all, first, &record, err);
-    const part *last = end - 1;
-    if (last->kind == PART_DOTTED) {
-        pen__shown shown;
-        const char *name = all->names + last->name;
-        return pen__fail(err, PEN_ECORRUPT, (int64_t)last->block * PEN__BLOCK,
-                         "'%s' (data at byte %llu): a name ends at its first dot in a tar, so this "
-                         "is no image but a further field; rename it without the inner dot",
-                         pen__show(&shown, name, strlen(name)),
-                         (unsigned long long)last->block * PEN__BLOCK);
+    return add_record(index, all, first, &record, err);
+}
+
+static int group(pen__tar_index *index, const parts *all, part *items, size_t n, pen_error *err);
+
+/* The parts [first, end) share a key.  See the top for the three cases. */
+static int take_run(pen__tar_index *index, const parts *all, part *first, part *end, pen_error *err)
+{
+    part *dotted = first;
+    while (dotted < end && !dotted->is_dotted)
+        dotted++;
+    if (dotted > first && first->field == PEN_FIELD_IMAGE) {
+        index->n_other += (uint64_t)(end - dotted);
+        return take_sample(index, all, first, dotted, err);
+    }
+    if (dotted < end && dotted->field == PEN_FIELD_IMAGE) {
+        index->n_other += (uint64_t)(dotted - first);
+        for (part *p = dotted; p < end; p++) {
+            p->key_len = (uint32_t)pen__path_stem(all->names + p->name, p->len);
+            p->is_dotted = false;
+        }
+        return group(index, all, dotted, (size_t)(end - dotted), err);
     }
     index->n_other += (uint64_t)(end - first); /* fields of a sample that has no image */
     return 0;
 }
 
-static int group(pen__tar_index *index, parts *all, pen_error *err)
+static bool share_key(const parts *all, const part *a, const part *b)
 {
-    if (all->n > 1)
-        qsort_r(all->items, all->n, sizeof *all->items, compare_parts, all->names);
+    return a->key_len == b->key_len &&
+           memcmp(all->names + a->name, all->names + b->name, a->key_len) == 0;
+}
+
+/* Calls itself once at most: dotted names become plain on the way. */
+static int group(pen__tar_index *index, const parts *all, part *items, size_t n, pen_error *err)
+{
+    if (n > 1)
+        qsort_r(items, n, sizeof *items, compare_parts, all->names);
     int rc = 0;
-    for (size_t i = 0, end; rc == 0 && i < all->n; i = end) {
-        const part *first = &all->items[i];
-        for (end = i + 1; end < all->n; end++)
-            if (all->items[end].key_len != first->key_len ||
-                memcmp(all->names + all->items[end].name, all->names + first->name,
-                       first->key_len) != 0)
-                break;
-        rc = take_group(index, all, first, all->items + end, err);
+    for (size_t i = 0, end; rc == 0 && i < n; i = end) {
+        for (end = i + 1; end < n && share_key(all, &items[i], &items[end]);)
+            end++;
+        rc = take_run(index, all, items + i, items + end, err);
     }
     return rc;
+}
+
+static int compare_records(const void *a, const void *b, void *ctx)
+{
+    const pen__tar_record *x = a, *y = b;
+    const char *names = ctx, *p = names + x->name, *q = names + y->name;
+    return pen__bytes_compare(p, pen__path_stem(p, strlen(p)), q, pen__path_stem(q, strlen(q)));
 }
 
 int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
@@ -243,7 +282,9 @@ int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
             progress(ctx, walk.at);
     }
     if (rc == 0)
-        rc = group(index, &all, err);
+        rc = group(index, &all, all.items, all.n, err);
+    if (rc == 0 && index->n > 1) /* keys from dotted names are out of place */
+        qsort_r(index->records, index->n, sizeof *index->records, compare_records, index->names);
     pen__free(all.items);
     pen__free(all.names);
     return rc;

@@ -19,7 +19,8 @@ typedef struct pen__tar_record {
 } pen__tar_record;
 _Static_assert(sizeof(pen__tar_record) == 40, "part of the cache's format");
 
-/* Zero-initialise.  Records are in strictly ascending order of key. */
+/* Zero-initialise.  Records are in strictly ascending order of key,
+ * which is the image's path without its extension. */
 typedef struct pen__tar_index {
     pen__tar_record *records;
     size_t n, cap;
@@ -33,9 +34,6 @@ int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
                          void (*progress)(void *ctx, uint64_t bytes_done), void *ctx,
                          pen_error *err);
 void pen__tar_index_fini(pen__tar_index *index);
-
-/* Length of the key in a member's path: up to the first dot of its last component. */
-size_t pen__tar_key_length(const char *path, size_t len);
 
 /* A shard as it was when indexed: another stamp, another content. */
 typedef struct pen__tar_stamp {

@@ -85,6 +85,35 @@ static void members_that_share_a_name_up_to_its_first_dot_are_one_sample(void **
     pen_dataset_unref(ds);
 }
 
+static void names_with_more_dots_end_at_the_last_where_there_is_no_plain_image(void **state)
+{
+    (void)state;
+    tar_maker tar = {0};
+    tar_text(&tar, "x/fig-1.2-b.png", "two b");
+    tar_text(&tar, "x/fig-1.2-b.cls", "4");
+    tar_text(&tar, "x/fig-1.10.jpg", "ten");
+    tar_text(&tar, "x/fig-1.2-a.jpg", "two a");
+    tar_text(&tar, "x/fig-1-x.jpg", "plain"); /* sorts between fig-1 and fig-1.2 */
+    tar_text(&tar, "x/plain.jpg", "image");
+    tar_text(&tar, "x/plain.mask.png", "not an image of its own");
+    tar_text(&tar, "x/plain.mask.cls", "not a label either");
+    tar_end(&tar);
+    tar_put(&tar, "s.tar");
+    static const expected want[] = {{"x/fig-1-x", -1},
+                                    {"x/fig-1.10", -1},
+                                    {"x/fig-1.2-a", -1},
+                                    {"x/fig-1.2-b", 4},
+                                    {"x/plain", -1}};
+    pen_dataset_opts opts = tree_opts(true);
+    for (int cached = 0; cached < 2; cached++) {
+        pen_dataset *ds = open_ok(in_tree("s.tar"), &opts);
+        assert_samples(ds, want, COUNT(want));
+        assert_reads(ds, 2, "two a");
+        assert_reads(ds, 4, "image");
+        pen_dataset_unref(ds);
+    }
+}
+
 static void long_names_and_sizes_come_from_extended_headers(void **state)
 {
     (void)state;
@@ -177,14 +206,14 @@ static void what_would_be_a_guess_is_refused(void **state)
         {{"a.jpg", "b.jpg", "a.jpg"}, "", "the same field"},
         {{"a.jpg", "a.png", NULL}, "", "the same field"},
         {{"a.jpg", "a.cls", "a.CLS"}, "1", "the same field"},
-        {{"a.left.jpg", "b.jpg", NULL}, "", "'a.left.jpg'"},
-        {{"a.cls", NULL, NULL}, "cat", "'a.cls' at byte 0 is no class label"},
-        {{"a.cls", NULL, NULL}, "", "no class label"},
-        {{"a.cls", NULL, NULL}, "1 2", "no class label"},
-        {{"a.cls", NULL, NULL}, "0x10", "no class label"},
-        {{"a.cls", NULL, NULL}, "-2", "no class label"},
-        {{"a.cls", NULL, NULL}, "2147483648", "no class label"},
-        {{"a.cls", NULL, NULL}, "99999999999999999999999999", "no class label"},
+        {{"a.x.jpg", "b.jpg", "a.x.png"}, "", "the same field"},
+        {{"a.jpg", "a.cls", NULL}, "cat", "'a.cls' (data at byte 1536) is no class label"},
+        {{"a.jpg", "a.cls", NULL}, "", "no class label"},
+        {{"a.jpg", "a.cls", NULL}, "1 2", "no class label"},
+        {{"a.jpg", "a.cls", NULL}, "0x10", "no class label"},
+        {{"a.jpg", "a.cls", NULL}, "-2", "no class label"},
+        {{"a.jpg", "a.cls", NULL}, "2147483648", "no class label"},
+        {{"a.jpg", "a.cls", NULL}, "99999999999999999999999999", "no class label"},
         {{"../a.jpg", NULL, NULL}, "", "'..' component"},
         {{"a/../b.jpg", NULL, NULL}, "", "'..' component"},
         {{"/etc/a.jpg", NULL, NULL}, "", "is absolute"},
@@ -454,6 +483,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, tree_setup, tree_teardown)
     const struct CMUnitTest tests[] = {
         CASE(members_that_share_a_name_up_to_its_first_dot_are_one_sample),
+        CASE(names_with_more_dots_end_at_the_last_where_there_is_no_plain_image),
         CASE(long_names_and_sizes_come_from_extended_headers),
         CASE(keys_that_occur_in_two_shards_get_the_shard_in_front),
         CASE(keys_that_differ_between_shards_stay_as_they_are),
