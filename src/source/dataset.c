@@ -130,7 +130,8 @@ void pen_dataset_unref(pen_dataset *ds)
 {
     if (!ds || atomic_fetch_sub_explicit(&ds->refs, 1, memory_order_acq_rel) != 1)
         return;
-    ds->source->close(ds);
+    if (ds->source->close)
+        ds->source->close(ds);
     pen__index_fini(&ds->index);
     pen__intern_fini(&ds->classes);
     if (ds->root_fd >= 0)

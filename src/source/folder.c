@@ -247,14 +247,8 @@ static int folder_open(pen_dataset *ds, const char *spec, const pen_dataset_opts
     return rc;
 }
 
-static void folder_close(pen_dataset *ds)
-{
-    (void)ds;
-}
-
 const pen__source pen__source_folder = {
     .name = "folder",
     .open = folder_open,
     .read = pen__dataset_read_file,
-    .close = folder_close,
 };

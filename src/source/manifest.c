@@ -226,14 +226,8 @@ static int manifest_open(pen_dataset *ds, const char *spec, const pen_dataset_op
     return rc ? rc : pen__index_unique_keys(&ds->index, err);
 }
 
-static void manifest_close(pen_dataset *ds)
-{
-    (void)ds;
-}
-
 const pen__source pen__source_manifest = {
     .name = "manifest",
     .open = manifest_open,
     .read = pen__dataset_read_file,
-    .close = manifest_close,
 };

@@ -22,7 +22,7 @@ typedef struct pen__source {
      * Thread-safe.  Returns 0 or PEN_EIO. */
     int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                 size_t len, pen_error *err);
-    /* Free ds->state; called on half-opened datasets too. */
+    /* Free ds->state; called on half-opened datasets too.  NULL: nothing to free. */
     void (*close)(pen_dataset *ds);
 } pen__source;
 

@@ -90,41 +90,57 @@ static int max_kept_open(void)
     return quarter > 4096 ? 4096 : (int)quarter;
 }
 
-/* Stat every shard first: a missing one is found before hours of indexing. */
-static int list_shards(tar_state *state, const char *spec, uint64_t *total, pen_error *err)
+/* The paths `spec` stands for; one that exists is itself, whatever braces it has. */
+static int list_paths(pen__paths *paths, const char *spec, pen_error *err)
 {
     struct stat st;
-    int rc;
-    if (stat(spec, &st) == 0) { /* a name that only looks like a pattern */
-        state->paths.items = pen__calloc(1, sizeof *state->paths.items);
-        char *copy = state->paths.items ? pen__strdup(spec) : NULL;
-        if (!copy)
-            return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-        state->paths.items[0] = copy;
-        state->paths.n = state->paths.cap = 1;
-    } else if ((rc = pen__brace_expand(&state->paths, spec, err)) != 0) {
-        return rc;
+    if (stat(spec, &st) != 0)
+        return pen__brace_expand(paths, spec, err);
+    paths->items = pen__calloc(1, sizeof *paths->items);
+    char *copy = paths->items ? pen__strdup(spec) : NULL;
+    if (!copy)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    paths->items[0] = copy;
+    paths->n = paths->cap = 1;
+    return 0;
+}
+
+static int stamp_shard(const tar_state *state, shard *s, pen_error *err)
+{
+    struct stat st;
+    pen__shown shown;
+    pen__show(&shown, s->path, strlen(s->path));
+    if (stat(s->path, &st) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            return pen__fail_errno(err, errno, "open shard", shown.text);
+        return pen__fail(err, PEN_ENOTFOUND, -1, "no such shard: '%s' (%zu of %zu)", shown.text,
+                         (size_t)(s - state->shards) + 1, state->paths.n);
     }
+    if (!S_ISREG(st.st_mode))
+        return pen__fail(err, PEN_EIO, -1, "shard '%s' is not a regular file", shown.text);
+    s->stamp = pen__tar_stamp_of(&st);
+    return 0;
+}
+
+/* Look at every shard first: a missing one is found before hours of indexing. */
+static int list_shards(tar_state *state, const char *spec, uint64_t *total, pen_error *err)
+{
+    int rc = list_paths(&state->paths, spec, err);
+    if (rc != 0)
+        return rc;
     state->shards = pen__calloc(state->paths.n, sizeof *state->shards);
     if (!state->shards)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-    for (size_t i = 0; i < state->paths.n; i++, state->n++) {
-        shard *s = &state->shards[i];
-        s->path = state->paths.items[i];
-        atomic_init(&s->fd, -1);
-        pen__shown shown;
-        pen__show(&shown, s->path, strlen(s->path));
-        if (stat(s->path, &st) != 0 && errno != ENOENT)
-            return pen__fail_errno(err, errno, "open shard", shown.text);
-        if (stat(s->path, &st) != 0)
-            return pen__fail(err, PEN_ENOTFOUND, -1, "no such shard: '%s' (%zu of %zu)", shown.text,
-                             i + 1, state->paths.n);
-        if (!S_ISREG(st.st_mode))
-            return pen__fail(err, PEN_EIO, -1, "shard '%s' is not a regular file", shown.text);
-        s->stamp = pen__tar_stamp_of(&st);
-        *total += s->stamp.size;
+    state->n = state->paths.n;
+    for (size_t i = 0; i < state->n; i++) {
+        state->shards[i].path = state->paths.items[i];
+        atomic_init(&state->shards[i].fd, -1);
     }
-    return 0;
+    for (size_t i = 0; rc == 0 && i < state->n; i++) {
+        rc = stamp_shard(state, &state->shards[i], err);
+        *total += state->shards[i].stamp.size;
+    }
+    return rc;
 }
 
 /* Read the shard's headers; the stamp becomes that of the file actually read. */

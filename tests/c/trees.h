@@ -120,7 +120,7 @@ static inline size_t tar_header(tar_maker *tar, char type, const char *name, siz
     assert_true(len <= 100);
     memcpy(at, name, len);
     memcpy(at + 100, "0000644", 7);
-    snprintf((char *)at + 124, 12, "%011llo", (unsigned long long)size);
+    snprintf((char *)at + 124, 12, "%011o", (unsigned)size);
     memcpy(at + 136, "00000000000", 11);
     at[156] = (uint8_t)type;
     memcpy(at + 257, "ustar\00000", 8);
