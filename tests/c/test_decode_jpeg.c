@@ -1,11 +1,11 @@
 /* test_decode_jpeg.c - JPEG windows against full decodes by plain libjpeg, over every
  * subsampling and coding; and files that lie. */
-#include "images.h"
+#include "decoding.h"
 
 #include <dirent.h>
 
 #include "base/mem.h"
-#include "ops/decode.h"
+#include "ops/decode_formats.h"
 
 #define SAME(s)    \
     {              \
@@ -122,44 +122,6 @@ static uint8_t *decode_plainly(file f, int *w, int *h, int *ch)
     return px;
 }
 
-static int decode_into(pen__decoder *dec, file f, pen__rect window, uint8_t *dst, pen_error *err)
-{
-    pen_image_info info;
-    int rc = pen_image_probe(f.data, f.len, &info, err);
-    pen__image image = {.px = dst};
-    return rc < 0 ? rc : pen__decode(dec, f.data, f.len, &info, window, &image, err);
-}
-
-static pen__rect random_window(uint64_t *state, int w, int h)
-{
-    pen__rect r = {.w = roll_between(state, 1, w), .h = roll_between(state, 1, h)};
-    r.x = roll_between(state, 0, w - r.w);
-    r.y = roll_between(state, 0, h - r.h);
-    return r;
-}
-
-/* The window, byte for byte, and not a byte behind it. */
-static void check_window(pen__decoder *dec, file f, pen__rect window, const uint8_t *whole, int w,
-                         int ch, const char *name)
-{
-    size_t row_bytes = (size_t)(window.w * ch), n_bytes = row_bytes * (size_t)window.h;
-    uint8_t *dst = malloc(n_bytes + 8);
-    memset(dst + n_bytes, 0xA5, 8);
-    pen_error err = {0};
-    int rc = decode_into(dec, f, window, dst, &err);
-    if (rc != 0)
-        fail_msg("%s: %s", name, err.text);
-    for (int y = 0; y < window.h; y++) {
-        const uint8_t *row = whole + (size_t)(((window.y + y) * w + window.x) * ch);
-        if (memcmp(dst + (size_t)y * row_bytes, row, row_bytes) != 0)
-            fail_msg("%s: row %d of window %d,%d %dx%d", name, y, window.x, window.y, window.w,
-                     window.h);
-    }
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(dst[n_bytes + (size_t)i], 0xA5);
-    free(dst);
-}
-
 static void check_file(pen__decoder *dec, file f, int n_windows, uint64_t *state, const char *name)
 {
     int w, h, ch;
@@ -231,7 +193,22 @@ static void windows_of_unfinished_progressive_files_are_exact(void **state)
     free(px);
 }
 
-/* A file without Huffman tables must not find those of the file before it. */
+/* Tables may come in a stream of their own, here an empty one. */
+static void an_image_behind_a_stream_without_one_is_found(void **state)
+{
+    uint64_t dice = 4;
+    uint8_t *px = make_picture(32, 32, 3, 1), *dst = malloc(32 * 32 * 3);
+    file f = encode_jpeg(&kinds[7], px, 32, 32, 75), joined = {malloc(f.len + 4), f.len + 4};
+    int w, h, ch;
+    uint8_t *whole = decode_plainly(f, &w, &h, &ch);
+    memcpy(joined.data, "\xff\xd8\xff\xd9", 4);
+    memcpy(joined.data + 4, f.data, f.len);
+    check_window(*state, joined, (pen__rect){0, 0, w, h}, whole, w, ch, "joined");
+    check_truncations(*state, joined, &dice);
+    free(px), free(dst), free(whole), free(f.data), free(joined.data);
+}
+
+/* A file without quantisation tables must not find those of the file before it. */
 static void no_table_survives_from_one_file_to_the_next(void **state)
 {
     pen__decoder *dec = *state;
@@ -261,44 +238,13 @@ static void no_table_survives_from_one_file_to_the_next(void **state)
 
 /* --- broken files --- */
 
-/* The bytes in an allocation of their own, so that a sanitizer sees a read past them. */
-static file copy_of(const uint8_t *data, size_t len)
-{
-    file copy = {malloc(len ? len : 1), len};
-    if (len)
-        memcpy(copy.data, data, len);
-    return copy;
-}
-
-static void check_survives(pen__decoder *dec, file f, uint64_t *dice)
-{
-    pen_image_info info;
-    pen_error err = {0};
-    int rc = pen_image_probe(f.data, f.len, &info, &err);
-    if (rc == 0 && (int64_t)info.width * info.height <= 1 << 20) {
-        pen__rect window = random_window(dice, info.width, info.height);
-        uint8_t *dst = malloc((size_t)window.w * (size_t)window.h * 3);
-        rc = decode_into(dec, f, window, dst, &err);
-        free(dst);
-    }
-    if (rc != 0) {
-        assert_true(pen_error_is_data(rc));
-        assert_int_equal(err.code, rc);
-        assert_true(err.text[0] != '\0');
-    }
-}
-
 static void truncation_at_every_length_is_survived(void **state)
 {
     uint64_t dice = 11;
     for (int k = 0; k < N_KINDS; k++) {
         uint8_t *px = make_picture(19, 17, kinds[k].channels, 2);
         file f = encode_jpeg(&kinds[k], px, 19, 17, 60);
-        for (size_t len = 0; len < f.len; len++) {
-            file cut = copy_of(f.data, len);
-            check_survives(*state, cut, &dice);
-            free(cut.data);
-        }
+        check_truncations(*state, f, &dice);
         free(px);
         free(f.data);
     }
@@ -323,13 +269,7 @@ static void flipped_bytes_are_survived(void **state)
     for (int k = 0; k < N_KINDS; k++) {
         uint8_t *px = make_picture(40, 33, kinds[k].channels, 2);
         file f = encode_jpeg(&kinds[k], px, 40, 33, 70);
-        for (int i = 0; i < 300; i++) {
-            file bad = copy_of(f.data, f.len);
-            for (int n = roll_between(&dice, 1, 4); n > 0; n--)
-                bad.data[roll(&dice) % bad.len] = (uint8_t)roll(&dice);
-            check_survives(*state, bad, &dice);
-            free(bad.data);
-        }
+        check_flips(*state, f, 300, &dice);
         free(px);
         free(f.data);
     }
@@ -371,23 +311,11 @@ static void headers_that_promise_too_much_are_refused(void **state)
 static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
-    uint8_t *px = make_picture(64, 64, 3, 2), *dst = malloc(64 * 64 * 3);
+    uint8_t *px = make_picture(64, 64, 3, 2);
     file f = encode_jpeg(&kinds[18], px, 64, 64, 70);
-    int64_t live = pen__mem_live();
-    int rc = PEN_ENOMEM, n = 0;
-    while (rc == PEN_ENOMEM) {
-        pen__decoder *dec = NULL;
-        pen__mem_fail_at(++n);
-        rc = pen__decoder_create(&dec, NULL);
-        if (rc == 0)
-            rc = decode_into(dec, f, (pen__rect){0, 0, 64, 64}, dst, NULL);
-        pen__mem_fail_at(0);
-        pen__decoder_free(dec);
-        assert_int_equal(pen__mem_live(), live);
-    }
-    assert_int_equal(rc, 0);
-    assert_int_equal(n, 4); /* decoder, its JPEG part and the block: three could fail */
-    free(px), free(dst), free(f.data);
+    /* the decoder, its JPEG part, and the block */
+    assert_int_equal(check_failing_memory(f, (pen__rect){0, 0, 64, 64}), 3);
+    free(px), free(f.data);
 }
 
 static void the_second_image_of_a_size_allocates_nothing(void **state)
@@ -401,6 +329,19 @@ static void the_second_image_of_a_size_allocates_nothing(void **state)
     free(px), free(dst), free(f.data);
 }
 
+/* Past the check that pen__decode makes before it starts. */
+static void check_cancels_between_rows(file f, uint8_t *dst)
+{
+    atomic_bool cancel = true;
+    pen_image_info info;
+    pen__jpeg *jpeg;
+    assert_int_equal(pen_image_probe(f.data, f.len, &info, NULL), 0);
+    pen__decode_job job = {f.data, f.len, &info, {0, 0, 64, 64}, dst, &cancel, NULL};
+    assert_int_equal(pen__jpeg_create(&jpeg), 0);
+    assert_int_equal(pen__jpeg_decode(jpeg, &job), PEN_ECANCELED);
+    pen__jpeg_free(jpeg);
+}
+
 static void a_cancelled_decode_ends_and_the_decoder_lives_on(void **state)
 {
     (void)state;
@@ -411,6 +352,7 @@ static void a_cancelled_decode_ends_and_the_decoder_lives_on(void **state)
     assert_int_equal(pen__decoder_create(&dec, &cancel), 0);
     pen__rect all = {0, 0, 64, 64};
     assert_int_equal(decode_into(dec, f, all, dst, NULL), PEN_ECANCELED);
+    check_cancels_between_rows(f, dst);
     atomic_store(&cancel, false);
     assert_int_equal(decode_into(dec, f, all, dst, NULL), 0);
     pen__decoder_free(dec);
@@ -431,12 +373,23 @@ static file read_file(const char *path)
     return f;
 }
 
+/* Beside the project, seen from its root or from the build folder. */
+static DIR *open_samples(char *path, size_t cap)
+{
+    const char *roots[] = {getenv("PENSTOCK_SAMPLES"), "../shared/data", "../../shared/data"};
+    DIR *folder = NULL;
+    for (int i = 0; i < 3 && !folder; i++)
+        if (roots[i]) {
+            snprintf(path, cap, "%s/imagenet", roots[i]);
+            folder = opendir(path);
+        }
+    return folder;
+}
+
 static void windows_of_real_photographs_are_exact(void **state)
 {
-    const char *root = getenv("PENSTOCK_SAMPLES");
     char path[1024];
-    snprintf(path, sizeof path, "%s/imagenet", root ? root : "../shared/data");
-    DIR *folder = opendir(path);
+    DIR *folder = open_samples(path, sizeof path);
     if (!folder) {
         print_message("no sample files: PENSTOCK_SAMPLES is not set\n");
         skip();
@@ -457,23 +410,13 @@ static void windows_of_real_photographs_are_exact(void **state)
     assert_true(n_files > 0);
 }
 
-static int set_up(void **state)
-{
-    return pen__decoder_create((pen__decoder **)state, NULL);
-}
-
-static int tear_down(void **state)
-{
-    pen__decoder_free(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_window_of_every_kind_equals_the_cut_full_decode),
         cmocka_unit_test(every_column_and_row_of_subsampled_files_is_exact),
         cmocka_unit_test(windows_of_unfinished_progressive_files_are_exact),
+        cmocka_unit_test(an_image_behind_a_stream_without_one_is_found),
         cmocka_unit_test(no_table_survives_from_one_file_to_the_next),
         cmocka_unit_test(truncation_at_every_length_is_survived),
         cmocka_unit_test(truncated_entropy_data_are_corrupt_at_their_end),
@@ -484,5 +427,5 @@ int main(void)
         cmocka_unit_test(a_cancelled_decode_ends_and_the_decoder_lives_on),
         cmocka_unit_test(windows_of_real_photographs_are_exact),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up_decoder, tear_down_decoder);
 }

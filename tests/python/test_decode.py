@@ -104,6 +104,7 @@ def jpeg_zoo():
     )
     for keep in (1, 2, 5):
         yield f"first-{keep}-scans", scans_of(progressive, keep)
+    yield "behind-an-empty-stream", b"\xff\xd8\xff\xd9" + saved(large, "JPEG")
     yield "trailing-junk", saved(large, "JPEG") + bytes(100)
     yield "fill-bytes", b"\xff\xd8" + b"\xff" * 7 + saved(large, "JPEG")[3:]
 
