@@ -96,13 +96,14 @@ void pen__decoder_free(pen__decoder *dec)
 
 size_t pen__decode_memory(const pen_image_info *info, pen__rect window)
 {
+    enum { ALLOCATOR_BYTES = 4 << 10 }; /* headers and rounding of the blocks themselves */
     switch (info->format) {
     case PEN_FORMAT_JPEG:
-        return pen__jpeg_bound(info);
+        return pen__jpeg_bound(info) + ALLOCATOR_BYTES;
     case PEN_FORMAT_PNG:
-        return pen__png_bound(info);
+        return pen__png_bound(info) + ALLOCATOR_BYTES;
     case PEN_FORMAT_WEBP:
-        return pen__webp_bound(info, window);
+        return pen__webp_bound(info, window) + ALLOCATOR_BYTES;
     default:
         return 0;
     }

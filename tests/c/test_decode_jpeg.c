@@ -318,6 +318,22 @@ static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
     free(px), free(f.data);
 }
 
+/* libjpeg gets what pen__decode_memory says and no more: long and thin images of
+ * every kind show that it is enough. */
+static void the_memory_bound_is_enough_for_every_kind(void **state)
+{
+    static const int sizes[][2] = {{8191, 9}, {9, 8191}, {1021, 517}, {1, 1}};
+    uint64_t dice = 8;
+    for (int k = 0; k < N_KINDS; k++)
+        for (int i = 0; i < 4; i++) {
+            int w = sizes[i][0], h = sizes[i][1];
+            uint8_t *px = make_picture(w, h, kinds[k].channels, 2);
+            file f = encode_jpeg(&kinds[k], px, w, h, 30);
+            check_file(*state, f, 1, &dice, kinds[k].name);
+            free(px), free(f.data);
+        }
+}
+
 static void the_second_image_of_a_size_allocates_nothing(void **state)
 {
     uint8_t *px = make_picture(64, 64, 3, 2), *dst = malloc(64 * 64 * 3);
@@ -423,6 +439,7 @@ int main(void)
         cmocka_unit_test(flipped_bytes_are_survived),
         cmocka_unit_test(headers_that_promise_too_much_are_refused),
         cmocka_unit_test(a_failing_allocation_is_reported_and_leaks_nothing),
+        cmocka_unit_test(the_memory_bound_is_enough_for_every_kind),
         cmocka_unit_test(the_second_image_of_a_size_allocates_nothing),
         cmocka_unit_test(a_cancelled_decode_ends_and_the_decoder_lives_on),
         cmocka_unit_test(windows_of_real_photographs_are_exact),

@@ -83,7 +83,10 @@ def jpeg_zoo():
             kind = "progressive" if progressive else "baseline"
             options = {"progressive": progressive, "quality": 80}
             for sampling in ("4:4:4", "4:2:2", "4:2:0"):
-                yield f"{kind}-{sampling}-{name}", saved(colour, "JPEG", subsampling=sampling, **options)
+                yield (
+                    f"{kind}-{sampling}-{name}",
+                    saved(colour, "JPEG", subsampling=sampling, **options),
+                )
             yield f"{kind}-grey-{name}", saved(grey, "JPEG", **options)
             yield f"{kind}-ink-{name}", saved(ink, "JPEG", **options)
             yield f"{kind}-rgb-{name}", saved(colour, "JPEG", keep_rgb=True, **options)
@@ -116,7 +119,15 @@ def chunk(name, body):
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
-PASSES = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+PASSES = [
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+]
 CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
@@ -139,10 +150,8 @@ def packed_rows(samples, bits):
 def png(width, height, bits, colour, interlaced=False, extra=b"", seed=0, palette_entries=None):
     rng = np.random.default_rng(seed)
     shape = (height, width, CHANNELS[colour])
-    if bits == 16:  # both halves of the clipping of 16-bit grey
-        samples = rng.integers(0, 600, shape)
-    else:
-        samples = rng.integers(0, 1 << bits, shape)
+    # 16-bit values on both sides of 255, where grey is clipped
+    samples = rng.integers(0, 600 if bits == 16 else 1 << bits, shape)
     if interlaced:
         parts = [samples[y::dy, x::dx] for x, y, dx, dy in PASSES]
         raw = b"".join(packed_rows(part, bits) for part in parts if part.size)
@@ -158,13 +167,26 @@ def png(width, height, bits, colour, interlaced=False, extra=b"", seed=0, palett
 
 
 def png_zoo():
-    kinds = [(1, 0), (2, 0), (4, 0), (8, 0), (16, 0), (8, 2), (16, 2), (1, 3), (2, 3), (4, 3), (8, 3)]
+    kinds = [
+        (1, 0),
+        (2, 0),
+        (4, 0),
+        (8, 0),
+        (16, 0),
+        (8, 2),
+        (16, 2),
+        (1, 3),
+        (2, 3),
+        (4, 3),
+        (8, 3),
+    ]
     kinds += [(8, 4), (16, 4), (8, 6), (16, 6)]
     for bits, colour in kinds:
         for width, height in [*SIZES, (1, 9), (9, 1), (2, 2), (3, 4), (5, 5)]:
             for interlaced in (False, True):
+                kind = "interlaced" if interlaced else "plain"
                 yield (
-                    f"{bits}-bit-type-{colour}-{width}x{height}-{'interlaced' if interlaced else 'plain'}",
+                    f"{kind}-type-{colour}-{bits}-bit-{width}x{height}",
                     png(width, height, bits, colour, interlaced),
                 )
     yield "short-palette", png(20, 20, 4, 3, palette_entries=5)
@@ -215,7 +237,14 @@ def webp_zoo():
     first = Image.fromarray(corner)
     yield (
         "animated-small-frame",
-        saved(first, "WEBP", save_all=True, append_images=frames[1:], minimize_size=True, lossless=True),
+        saved(
+            first,
+            "WEBP",
+            save_all=True,
+            append_images=frames[1:],
+            minimize_size=True,
+            lossless=True,
+        ),
     )
     yield "metadata", saved(frames[0], "WEBP", exif=b"Exif\0\0" + tiff(6), icc_profile=b"x" * 100)
 
@@ -223,10 +252,13 @@ def webp_zoo():
 # --- the tests ------------------------------------------------------------------------------
 
 
-
 def tiff(orientation, order="<", value_type=3):
     mark = b"II" if order == "<" else b"MM"
-    value = struct.pack(order + "I", orientation) if value_type == 4 else struct.pack(order + "HH", orientation, 0)
+    value = (
+        struct.pack(order + "I", orientation)
+        if value_type == 4
+        else struct.pack(order + "HH", orientation, 0)
+    )
     return (
         mark
         + struct.pack(order + "HIH", 42, 8, 1)
@@ -297,7 +329,10 @@ def test_damaged_jpeg_data_give_pillows_pixels_or_its_refusal():
         for _ in range(300):
             damaged = bytearray(data)
             damaged[rng.randrange(start, len(data) - 2)] = rng.randrange(256)
-            theirs, ours = outcome(pillow_pixels, bytes(damaged)), outcome(our_pixels, bytes(damaged))
+            theirs, ours = (
+                outcome(pillow_pixels, bytes(damaged)),
+                outcome(our_pixels, bytes(damaged)),
+            )
             assert (theirs is None) == (ours is None)
             if theirs is not None:
                 assert np.array_equal(theirs, ours)
