@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ops/color.h"
 #include "ops/decode_formats.h"
 
 struct pen__decoder {
@@ -96,13 +97,14 @@ void pen__decoder_free(pen__decoder *dec)
 
 size_t pen__decode_memory(const pen_image_info *info, pen__rect window)
 {
+    enum { ALLOCATOR_BYTES = 4 << 10 }; /* headers and rounding of the blocks themselves */
     switch (info->format) {
     case PEN_FORMAT_JPEG:
-        return pen__jpeg_bound(info);
+        return pen__jpeg_bound(info) + ALLOCATOR_BYTES;
     case PEN_FORMAT_PNG:
-        return pen__png_bound(info);
+        return pen__png_bound(info) + ALLOCATOR_BYTES;
     case PEN_FORMAT_WEBP:
-        return pen__webp_bound(info, window);
+        return pen__webp_bound(info, window) + ALLOCATOR_BYTES;
     default:
         return 0;
     }
@@ -148,13 +150,6 @@ static void spread_grey(uint8_t *px, size_t n_pixels)
         px[3 * i] = px[3 * i + 1] = px[3 * i + 2] = px[i];
 }
 
-/* Pillow's RGB to L: ITU-R 601 in 16-bit fixed point, rounded. */
-static void fold_to_grey(const uint8_t *rgb, uint8_t *grey, size_t n_pixels)
-{
-    for (size_t i = 0; i < n_pixels; i++, rgb += 3)
-        grey[i] = (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
-}
-
 /* Decode with a decoder of the moment, in the channels that the file gives. */
 static int decode_once(const uint8_t *src, size_t len, const pen_image_info *info, pen__rect window,
                        uint8_t *px, pen_error *err)
@@ -177,8 +172,9 @@ static int decode_folded(const uint8_t *src, size_t len, const pen_image_info *i
     if (!rgb)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory for %zu pixels", n_pixels);
     int rc = decode_once(src, len, info, window, rgb, err);
+    pen__image colour = {rgb, window.w, window.h, 3}, grey = {.px = dst};
     if (rc == 0)
-        fold_to_grey(rgb, dst, n_pixels);
+        pen__to_grey(&colour, &grey);
     pen__free(rgb);
     return rc;
 }

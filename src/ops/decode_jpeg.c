@@ -152,9 +152,10 @@ static size_t slice_end(const pen__jpeg *jpeg)
     return (size_t)offset_now(jpeg) + jpeg->source.bytes_in_buffer;
 }
 
+/* Nothing: after a stream of tables only, the next header is read from where it ended. */
 static void start_source(j_decompress_ptr cinfo)
 {
-    show_slice(jpeg_of((j_common_ptr)cinfo), 0);
+    (void)cinfo;
 }
 
 static boolean next_slice(j_decompress_ptr cinfo)
@@ -397,6 +398,7 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
     jpeg->job = job;
     jpeg->code = 0;
     jpeg->has_all_rows = false;
+    show_slice(jpeg, 0);
     if (setjmp(jpeg->escape) == 0) {
         start(jpeg);
         read_window(jpeg);

@@ -112,17 +112,18 @@ int pen__webp_probe(const uint8_t *src, size_t len, pen_image_info *info, pen_er
 
 /* --- decode --- */
 
-/* Lossless files are kept whole as ARGB, with transforms of at most a quarter of
- * that; alpha of lossy ones as a plane; both have rows and tables beside.  Our own
- * part is the margin's pixels.  libwebp allocates by itself and cannot be
- * bounded: a hostile lossless file can make it take up to 12 KiB for each 4x4
- * pixels in Huffman tables, where real ones use a few hundred tables in all; the
- * constant has room for 1024. */
+/* Lossless files are kept whole as ARGB (4 bytes a pixel), with transforms beside;
+ * alpha of lossy ones is such an image and a plane of bytes.  Measured, that
+ * is up to 6 bytes a pixel; rows and tables come on top, and our own part, the
+ * margin's pixels.  libwebp allocates by itself and cannot be bounded: a
+ * hostile lossless file can make it take up to 12 KiB for each 4x4 pixels in
+ * Huffman tables, where real ones use a few hundred tables in all; the constant
+ * has room for 1024. */
 size_t pen__webp_bound(const pen_image_info *info, pen__rect window)
 {
     size_t w = (size_t)info->width, h = (size_t)info->height;
     size_t cut = ((size_t)window.w + 2 * MARGIN) * ((size_t)window.h + 2 * MARGIN) * 3;
-    return w * h * 5 + w * 256 + ((size_t)13 << 20) + cut;
+    return w * h * 7 + w * 256 + ((size_t)13 << 20) + cut;
 }
 
 static pen__rect intersect(pen__rect a, pen__rect b)
