@@ -21,9 +21,9 @@ AVX2 static void swap_blocks_rgb(uint8_t *left, uint8_t *right)
     __m128i a = _mm_loadu_si128((const void *)left), b = _mm_loadu_si128((const void *)right);
     __m128i to_left = _mm_shuffle_epi8(b, of_right), to_right = _mm_shuffle_epi8(a, of_left);
     _mm_storel_epi64((void *)left, to_left);
-    _mm_storeh_pd((void *)(left + 7), _mm_castsi128_pd(to_left));
+    _mm_storel_epi64((void *)(left + 7), _mm_unpackhi_epi64(to_left, to_left));
     _mm_storel_epi64((void *)(right + 1), to_right);
-    _mm_storeh_pd((void *)(right + 8), _mm_castsi128_pd(to_right));
+    _mm_storel_epi64((void *)(right + 8), _mm_unpackhi_epi64(to_right, to_right));
 }
 
 AVX2 static void swap_blocks_grey(uint8_t *left, uint8_t *right)

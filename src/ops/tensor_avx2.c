@@ -156,7 +156,7 @@ TARGET static size_t split_bytes(const uint8_t *px, size_t n, uint8_t *dst)
         in = _mm256_permutevar8x32_epi32(in, join);
         __m128i red_green = _mm256_castsi256_si128(in);
         _mm_storel_epi64((void *)(dst + i), red_green);
-        _mm_storeh_pd((void *)(dst + n + i), _mm_castsi128_pd(red_green));
+        _mm_storel_epi64((void *)(dst + n + i), _mm_unpackhi_epi64(red_green, red_green));
         _mm_storel_epi64((void *)(dst + 2 * n + i), _mm256_extracti128_si256(in, 1));
     }
     return i;
