@@ -164,8 +164,7 @@ void pen__axis_needs(const pen__axis *axis, int32_t first, int32_t count, int32_
     output_bounds(axis, &g, first + count - 1, &unused, to);
 }
 
-/* Evaluate `filter` at n inputs, `position` being the first one's distance from
- * the centre less a half.  Returns the sum. */
+/* The unnormalised weights of inputs [from, from + n); returns their sum. */
 static inline double weigh(double (*filter)(double), int32_t from, int32_t n, double center,
                            double inverse, double *real)
 {

@@ -175,7 +175,7 @@ static void nearest_takes_the_pixel_under_the_centre(void **state)
 }
 
 /* The two orders of passes round differently; the height decides past twice the
- * width's shrinking.  A 3x3 image whose result tells them apart in one byte. */
+ * width's shrinking.  Each must equal its two passes done one after the other. */
 static void the_order_of_passes_depends_on_the_whole_sizes(void **state)
 {
     (void)state;
@@ -201,7 +201,6 @@ static void the_order_of_passes_depends_on_the_whole_sizes(void **state)
     }
 }
 
-/* The first weights of 5 -> 3, from the formulas in exact arithmetic. */
 static void weights_add_up_and_match_known_ones(void **state)
 {
     (void)state;
