@@ -1,6 +1,7 @@
 /* color.h - operations on colour: Pillow's ImageEnhance, HSV and grey, to the bit.
  *
- * All work in place on RGB (ch == 3) as torchvision's PIL path does.
+ * All work in place as torchvision's PIL path does on RGB.  A narrow grey image
+ * (ch == 1) comes out as the three equal channels it stands for would.
  */
 #ifndef PEN_OPS_COLOR_H
 #define PEN_OPS_COLOR_H

@@ -1,7 +1,8 @@
 /* geometry_avx2.c - reversing a row with byte shuffles.
  *
- * Blocks of 16 bytes from both ends change places.  For RGB a block holds five
- * pixels and one byte that is not its own; that byte is put back unchanged.
+ * Blocks from both ends change places: 16 bytes of grey, five pixels of RGB.  Those are
+ * 15 bytes, stored as two overlapping eights: a store of 16 would touch the next
+ * block, whose load then waits for it.
  */
 #include "ops/geometry_kernels.h"
 
@@ -10,19 +11,19 @@
 
 #define AVX2 __attribute__((target("avx2")))
 
-/* Both blocks reversed; they must not overlap. */
+/* Five pixels from each end; `right` is where its block of 16 bytes starts, the first of
+ * which is not part of it. */
 AVX2 static void swap_blocks_rgb(uint8_t *left, uint8_t *right)
 {
-    /* left keeps its last byte, right its first */
-    const __m128i to_left = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 9, 4, 5, 6, 1, 2, 3, -1);
-    const __m128i to_right = _mm_setr_epi8(-1, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2);
-    const __m128i last = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1);
-    const __m128i first = _mm_setr_epi8(-1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    /* bytes 0..14 reversed by pixels, the last eight of them in the upper half */
+    const __m128i of_right = _mm_setr_epi8(13, 14, 15, 10, 11, 12, 7, 8, 8, 9, 4, 5, 6, 1, 2, 3);
+    const __m128i of_left = _mm_setr_epi8(12, 13, 14, 9, 10, 11, 6, 7, 7, 8, 3, 4, 5, 0, 1, 2);
     __m128i a = _mm_loadu_si128((const void *)left), b = _mm_loadu_si128((const void *)right);
-    __m128i new_left = _mm_or_si128(_mm_shuffle_epi8(b, to_left), _mm_and_si128(a, last));
-    __m128i new_right = _mm_or_si128(_mm_shuffle_epi8(a, to_right), _mm_and_si128(b, first));
-    _mm_storeu_si128((void *)left, new_left);
-    _mm_storeu_si128((void *)right, new_right);
+    __m128i to_left = _mm_shuffle_epi8(b, of_right), to_right = _mm_shuffle_epi8(a, of_left);
+    _mm_storel_epi64((void *)left, to_left);
+    _mm_storel_epi64((void *)(left + 7), _mm_unpackhi_epi64(to_left, to_left));
+    _mm_storel_epi64((void *)(right + 1), to_right);
+    _mm_storel_epi64((void *)(right + 8), _mm_unpackhi_epi64(to_right, to_right));
 }
 
 AVX2 static void swap_blocks_grey(uint8_t *left, uint8_t *right)

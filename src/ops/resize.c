@@ -94,36 +94,44 @@ static void nearest_needs(const pen__axis *axis, int32_t first, int32_t count, i
     *to += 1;
 }
 
-static void nearest_row(const int32_t *column, const uint8_t *in, int32_t count, int ch,
-                        uint8_t *out)
+static void nearest_row_grey(const int32_t *column, int32_t count, const uint8_t *in, uint8_t *out)
 {
-    if (ch == 1) {
-        for (int32_t x = 0; x < count; x++)
-            out[x] = in[column[x]];
-        return;
-    }
-    for (int32_t x = 0; x < count; x++, out += 3) {
-        const uint8_t *px = in + (size_t)column[x] * 3;
-        out[0] = px[0];
-        out[1] = px[1];
-        out[2] = px[2];
-    }
+    for (int32_t x = 0; x < count; x++)
+        out[x] = in[column[x]];
+}
+
+/* The first n_wide pixels move as four bytes, one of which the next one overwrites. */
+static void nearest_row_rgb(const int32_t *column, int32_t count, int32_t n_wide, const uint8_t *in,
+                            uint8_t *out)
+{
+    int32_t x = 0;
+    for (; x < n_wide; x++, out += 3)
+        memcpy(out, in + (size_t)column[x] * 3, 4);
+    for (; x < count; x++, out += 3)
+        memcpy(out, in + (size_t)column[x] * 3, 3);
 }
 
 static void nearest_resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
                            uint8_t *dst, void *scratch)
 {
     pen__axis ax = axis_x(spec), ay = axis_y(spec);
-    int32_t *column = scratch; // (window.w)
+    int32_t *column = scratch, count = spec->window.w; // (count)
     nearest_walk walk = nearest_start(&ax, spec->window.x);
-    for (int32_t x = 0; x < spec->window.w; x++)
+    for (int32_t x = 0; x < count; x++)
         column[x] = nearest_next(&walk) - have.x;
+    /* a fourth byte must be there, in the row read and in the row written */
+    int32_t n_wide = 0;
+    while (n_wide + 1 < count && column[n_wide] + 1 < src->w)
+        n_wide++;
     walk = nearest_start(&ay, spec->window.y);
     size_t src_stride = (size_t)src->w * (size_t)src->ch;
-    size_t dst_stride = (size_t)spec->window.w * (size_t)src->ch;
+    size_t dst_stride = (size_t)count * (size_t)src->ch;
     for (int32_t y = 0; y < spec->window.h; y++, dst += dst_stride) {
-        size_t row = (size_t)(nearest_next(&walk) - have.y);
-        nearest_row(column, src->px + row * src_stride, spec->window.w, src->ch, dst);
+        const uint8_t *row = src->px + (size_t)(nearest_next(&walk) - have.y) * src_stride;
+        if (src->ch == 3)
+            nearest_row_rgb(column, count, n_wide, row, dst);
+        else
+            nearest_row_grey(column, count, row, dst);
     }
 }
 

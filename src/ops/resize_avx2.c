@@ -152,16 +152,21 @@ AVX2_INLINE __m256i rgb_bytes(const __m256i px[4])
     return _mm256_shuffle_epi8(all, close_gaps);
 }
 
-/* Store n pixels; with two more to come behind them, the 16 bytes may spill. */
+/* Store four pixels of the n_left that the row still takes, or what it takes.
+ * With two more to come behind them, all 16 bytes may be written. */
 AVX2_INLINE void rgb_store(uint8_t *dst, __m128i bytes, int32_t n_left)
 {
     if (n_left >= 6) {
         _mm_storeu_si128((void *)dst, bytes);
-        return;
+    } else if (n_left >= 4) {
+        int32_t last = _mm_extract_epi32(bytes, 2);
+        _mm_storel_epi64((void *)dst, bytes);
+        memcpy(dst + 8, &last, sizeof last);
+    } else {
+        uint8_t copy[16];
+        _mm_storeu_si128((void *)copy, bytes);
+        memcpy(dst, copy, (size_t)n_left * 3);
     }
-    uint8_t copy[16];
-    _mm_storeu_si128((void *)copy, bytes);
-    memcpy(dst, copy, (size_t)(n_left < 4 ? n_left : 4) * 3);
 }
 
 /* Four rows at once: enough independent sums to hide latency, and each weight is
@@ -223,27 +228,47 @@ AVX2_INLINE __m256i grey_output(const uint8_t *src, const int16_t *packed, int32
     return sum;
 }
 
-AVX2 static void grey_row(const pen__taps *taps, const uint8_t *src, uint8_t *dst)
+/* Bytes of four output pixels, the first being x; past the end, the last again. */
+AVX2_INLINE int32_t grey_four(const pen__taps *taps, const uint8_t *src, int32_t x,
+                              const int32_t n_eights)
+{
+    __m256i sum[4];
+    for (int32_t j = 0; j < 4; j++) {
+        int32_t i = x + j < taps->count ? x + j : taps->count - 1;
+        const int16_t *packed = (const int16_t *)taps->packed + (size_t)i * (size_t)n_eights * 16;
+        sum[j] = grey_output(src + taps->packed_start[i], packed, n_eights);
+    }
+    __m256i all =
+        _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]), _mm256_hadd_epi32(sum[2], sum[3]));
+    __m128i high = _mm256_castsi256_si128(all), low = _mm256_extracti128_si256(all, 1);
+    low = _mm_add_epi32(low, _mm_set1_epi32(PEN__TAPS_HALF));
+    __m128i value =
+        _mm_srai_epi32(_mm_add_epi32(_mm_slli_epi32(high, LOW_BITS), low), PEN__TAPS_BITS);
+    value = _mm_packs_epi32(value, value);
+    return _mm_cvtsi128_si32(_mm_packus_epi16(value, value));
+}
+
+AVX2_INLINE void grey_row(const pen__taps *taps, const uint8_t *src, uint8_t *dst,
+                          const int32_t n_eights)
+{
+    int32_t x = 0, bytes;
+    for (; x + 4 <= taps->count; x += 4) {
+        bytes = grey_four(taps, src, x, n_eights);
+        memcpy(dst + x, &bytes, 4);
+    }
+    if (x < taps->count) {
+        bytes = grey_four(taps, src, x, n_eights);
+        memcpy(dst + x, &bytes, (size_t)(taps->count - x));
+    }
+}
+
+AVX2 static void grey_row_by_width(const pen__taps *taps, const uint8_t *src, uint8_t *dst)
 {
     int32_t n_eights = eights_of(taps);
-    for (int32_t x = 0; x < taps->count; x += 4) {
-        __m256i sum[4];
-        for (int32_t j = 0; j < 4; j++) {
-            int32_t i = x + j < taps->count ? x + j : taps->count - 1;
-            const int16_t *packed =
-                (const int16_t *)taps->packed + (size_t)i * (size_t)n_eights * 16;
-            sum[j] = grey_output(src + taps->packed_start[i], packed, n_eights);
-        }
-        __m256i all =
-            _mm256_hadd_epi32(_mm256_hadd_epi32(sum[0], sum[1]), _mm256_hadd_epi32(sum[2], sum[3]));
-        __m128i high = _mm256_castsi256_si128(all), low = _mm256_extracti128_si256(all, 1);
-        low = _mm_add_epi32(low, _mm_set1_epi32(PEN__TAPS_HALF));
-        __m128i value =
-            _mm_srai_epi32(_mm_add_epi32(_mm_slli_epi32(high, LOW_BITS), low), PEN__TAPS_BITS);
-        value = _mm_packs_epi32(value, value);
-        int32_t bytes = _mm_cvtsi128_si32(_mm_packus_epi16(value, value)), n = taps->count - x;
-        memcpy(dst + x, &bytes, (size_t)(n < 4 ? n : 4));
-    }
+    if (n_eights == 1)
+        grey_row(taps, src, dst, 1);
+    else
+        grey_row(taps, src, dst, n_eights);
 }
 
 static void horizontal_avx2(const pen__taps *taps, const uint8_t *src, size_t src_stride,
@@ -251,7 +276,7 @@ static void horizontal_avx2(const pen__taps *taps, const uint8_t *src, size_t sr
 {
     if (ch != 3) {
         for (int32_t y = 0; y < n_rows; y++)
-            grey_row(taps, src + (size_t)y * src_stride, dst + (size_t)y * dst_stride);
+            grey_row_by_width(taps, src + (size_t)y * src_stride, dst + (size_t)y * dst_stride);
         return;
     }
     for (int32_t y = 0; y < n_rows; y += 4) {

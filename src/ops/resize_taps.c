@@ -11,59 +11,53 @@
 
 #include <math.h>
 
-static const double pi = 0x1.921fb54442d18p+1;
+#define pi 0x1.921fb54442d18p+1
 
 /* ---- sine and cosine, |a| < 16 ------------------------------------------ */
 
-/* a = *quarter * pi/2 + r with |r| <= pi/4 and a little.  pi/2 comes in three
- * parts, the first two short enough that small multiples of them are exact. */
-static double reduce_quarters(double a, int *quarter)
-{
-    double turns = a * (2.0 / 0x1.921fb54442d18p+1);
-    *quarter = (int)(turns < 0 ? turns - 0.5 : turns + 0.5);
-    double n = *quarter;
-    return ((a - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69;
-}
-
+/* sin(r) for |r| <= pi/2 and a little: the series to r^21/21!. */
 static double sine_series(double r)
 {
-    static const double term[7] = {
-        -1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800.0, 1.0 / 362880.0,
-        -1.0 / 5040.0,          1.0 / 120.0,        -1.0 / 6.0}; /* 1/15!, 1/13!, ... 1/3! */
+    static const double term[10] = {1.0 / 51090942171709440000.0,
+                                    -1.0 / 121645100408832000.0,
+                                    1.0 / 355687428096000.0,
+                                    -1.0 / 1307674368000.0,
+                                    1.0 / 6227020800.0,
+                                    -1.0 / 39916800.0,
+                                    1.0 / 362880.0,
+                                    -1.0 / 5040.0,
+                                    1.0 / 120.0,
+                                    -1.0 / 6.0};
     double r2 = r * r, sum = term[0];
-    for (int i = 1; i < 7; i++)
+    for (int i = 1; i < 10; i++)
         sum = sum * r2 + term[i];
     return r + r * (r2 * sum);
 }
 
-static double cosine_series(double r)
+/* a - n * pi/2 for a small whole n.  pi/2 comes in three parts, the first two
+ * short enough that n times them is exact. */
+static double less_quarters(double a, double n)
 {
-    static const double term[7] = {
-        1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600.0, -1.0 / 3628800.0,
-        1.0 / 40320.0,          -1.0 / 720.0,         1.0 / 24.0}; /* 1/16!, 1/14!, ... 1/4! */
-    double r2 = r * r, sum = term[0];
-    for (int i = 1; i < 7; i++)
-        sum = sum * r2 + term[i];
-    return (1.0 - 0.5 * r2) + r2 * r2 * sum;
+    return ((a - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69;
 }
 
-static double sine_shifted(double a, int quarters)
+static int nearest_int(double x)
 {
-    int quarter;
-    double r = reduce_quarters(a, &quarter);
-    quarter += quarters;
-    double value = quarter & 1 ? cosine_series(r) : sine_series(r);
-    return quarter & 2 ? -value : value;
+    return (int)(x + copysign(0.5, x));
 }
 
+/* Both turn to the nearest zero of the function, where it is plus or minus a sine;
+ * no branch for the processor to guess wrong. */
 static double sine(double a)
 {
-    return sine_shifted(a, 0);
+    int half = nearest_int(a * (1.0 / pi));
+    return (1 - 2 * (half & 1)) * sine_series(less_quarters(a, 2.0 * half));
 }
 
 static double cosine(double a)
 {
-    return sine_shifted(a, 1);
+    int half = nearest_int(a * (1.0 / pi) - 0.5);
+    return (2 * (half & 1) - 1) * sine_series(less_quarters(a, 2.0 * half + 1.0));
 }
 
 /* ---- the filters --------------------------------------------------------- */
@@ -170,8 +164,7 @@ void pen__axis_needs(const pen__axis *axis, int32_t first, int32_t count, int32_
     output_bounds(axis, &g, first + count - 1, &unused, to);
 }
 
-/* Evaluate `filter` at n inputs, `position` being the first one's distance from
- * the centre less a half.  Returns the sum. */
+/* The unnormalised weights of inputs [from, from + n); returns their sum. */
 static inline double weigh(double (*filter)(double), int32_t from, int32_t n, double center,
                            double inverse, double *real)
 {

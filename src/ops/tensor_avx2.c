@@ -1,9 +1,10 @@
 /* tensor_avx2.c - pixels to tensors by arithmetic, eight values at a time.
  *
- * Each loop body is written once for all dtypes: the dtype is a constant where
- * it is inlined.  Stores go around the cache (they stream) where alignment
+ * Each loop is written once for all dtypes: the dtype is a constant where it is
+ * inlined.  Float32 stores go around the cache (they stream) where alignment
  * allows: a batch is larger than the cache and read later by someone else, so
- * loading its lines only to overwrite them would double the traffic.
+ * loading its lines only to overwrite them would double the traffic.  Narrower
+ * types make a quarter of a line at a time, and there streaming lost.
  */
 #include "ops/tensor_kernels.h"
 
@@ -40,26 +41,20 @@ TARGET_INLINE __m128i to_bf16(__m256 value)
     return _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
 }
 
-/* Store eight values at element `at`. */
+/* Store eight values at element `at`.  `streams` is for float32 alone. */
 TARGET_INLINE void store(void *dst, size_t at, __m256 value, const pen_dtype dtype,
                          const bool streams)
 {
-    if (dtype == PEN_DTYPE_FLOAT32) {
-        float *to = (float *)dst + at;
-        if (streams)
-            _mm256_stream_ps(to, value);
-        else
-            _mm256_storeu_ps(to, value);
-        return;
-    }
-    __m128i narrow = dtype == PEN_DTYPE_BFLOAT16
-                         ? to_bf16(value)
-                         : _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT);
-    uint16_t *to = (uint16_t *)dst + at;
-    if (streams)
-        _mm_stream_si128((void *)to, narrow);
+    float *wide = (float *)dst + at;
+    uint16_t *narrow = (uint16_t *)dst + at;
+    if (dtype == PEN_DTYPE_FLOAT16)
+        _mm_storeu_si128((void *)narrow, _mm256_cvtps_ph(value, _MM_FROUND_TO_NEAREST_INT));
+    else if (dtype == PEN_DTYPE_BFLOAT16)
+        _mm_storeu_si128((void *)narrow, to_bf16(value));
+    else if (streams)
+        _mm256_stream_ps(wide, value);
     else
-        _mm_storeu_si128((void *)to, narrow);
+        _mm256_storeu_ps(wide, value);
 }
 
 TARGET_INLINE affine affine_of_channel(const pen__tensor_formula *formula, int c)
@@ -93,23 +88,26 @@ TARGET_INLINE __m256i load_eight(const uint8_t *px)
 /* Pixels that must be left for load_eight. */
 #define ROOM 10
 
+/* Sixteen pixels at a time: they make one whole cache line of float32 in each of
+ * the three planes, which streaming wants in one go. */
 TARGET_INLINE size_t planes_from_rgb(const pen__tensor_formula *formula, const uint8_t *px,
                                      size_t n, void *dst, const pen_dtype dtype, const bool streams)
 {
     const __m256i red = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(0, -1, -1, -1, 3, -1, -1, -1, 6, -1, -1, -1, 9, -1, -1, -1));
-    const __m256i green = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(1, -1, -1, -1, 4, -1, -1, -1, 7, -1, -1, -1, 10, -1, -1, -1));
-    const __m256i blue = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(2, -1, -1, -1, 5, -1, -1, -1, 8, -1, -1, -1, 11, -1, -1, -1));
-    affine by_r = affine_of_channel(formula, 0), by_g = affine_of_channel(formula, 1),
-           by_b = affine_of_channel(formula, 2);
+    affine by[3];
+    for (int c = 0; c < 3; c++)
+        by[c] = affine_of_channel(formula, c);
     size_t i = 0;
-    for (; i + ROOM <= n; i += 8) {
-        __m256i in = load_eight(px + 3 * i);
-        store(dst, i, evaluate(_mm256_shuffle_epi8(in, red), by_r), dtype, streams);
-        store(dst, n + i, evaluate(_mm256_shuffle_epi8(in, green), by_g), dtype, streams);
-        store(dst, 2 * n + i, evaluate(_mm256_shuffle_epi8(in, blue), by_b), dtype, streams);
+    for (; i + 8 + ROOM <= n; i += 16) {
+        __m256i first = load_eight(px + 3 * i), second = load_eight(px + 3 * i + 24);
+        for (size_t c = 0; c < 3; c++) {
+            __m256i wanted = _mm256_add_epi32(red, _mm256_set1_epi32((int)c));
+            __m256 values[2] = {evaluate(_mm256_shuffle_epi8(first, wanted), by[c]),
+                                evaluate(_mm256_shuffle_epi8(second, wanted), by[c])};
+            store(dst, c * n + i, values[0], dtype, streams);
+            store(dst, c * n + i + 8, values[1], dtype, streams);
+        }
     }
     return i;
 }
@@ -158,7 +156,7 @@ TARGET static size_t split_bytes(const uint8_t *px, size_t n, uint8_t *dst)
         in = _mm256_permutevar8x32_epi32(in, join);
         __m128i red_green = _mm256_castsi256_si128(in);
         _mm_storel_epi64((void *)(dst + i), red_green);
-        _mm_storeh_pd((void *)(dst + n + i), _mm_castsi128_pd(red_green));
+        _mm_storel_epi64((void *)(dst + n + i), _mm_unpackhi_epi64(red_green, red_green));
         _mm_storel_epi64((void *)(dst + 2 * n + i), _mm256_extracti128_si256(in, 1));
     }
     return i;
@@ -177,37 +175,37 @@ TARGET_INLINE size_t run(const pen__tensor_table *table, const pen__image *src, 
     return interleaved(&table->formula, src->px, n, dst, dtype, streams);
 }
 
-/* Every vector of every plane must start on a vector's border. */
+/* Every plane starts and ends on a cache line's border. */
 static bool can_stream(const pen__image *src, const void *dst)
 {
-    return (uintptr_t)dst % 32 == 0 && (size_t)src->w * (size_t)src->h % 8 == 0;
+    return (uintptr_t)dst % 64 == 0 && (size_t)src->w * (size_t)src->h % 16 == 0;
+}
+
+TARGET static size_t run_float32(const pen__tensor_table *table, const pen__image *src,
+                                 pen_layout layout, void *dst)
+{
+    if (!can_stream(src, dst))
+        return run(table, src, layout, dst, PEN_DTYPE_FLOAT32, false);
+    size_t done = run(table, src, layout, dst, PEN_DTYPE_FLOAT32, true);
+    _mm_sfence(); /* whoever learns that the tensor is finished also sees it */
+    return done;
 }
 
 TARGET size_t pen__to_tensor_avx2(const pen__tensor_table *table, const pen__image *src,
                                   pen_layout layout, void *dst)
 {
-    bool streams = can_stream(src, dst);
-    size_t done = 0;
     switch (table->dtype) {
     case PEN_DTYPE_FLOAT32:
-        done = streams ? run(table, src, layout, dst, PEN_DTYPE_FLOAT32, true)
-                       : run(table, src, layout, dst, PEN_DTYPE_FLOAT32, false);
-        break;
+        return run_float32(table, src, layout, dst);
     case PEN_DTYPE_FLOAT16:
-        done = streams ? run(table, src, layout, dst, PEN_DTYPE_FLOAT16, true)
-                       : run(table, src, layout, dst, PEN_DTYPE_FLOAT16, false);
-        break;
+        return run(table, src, layout, dst, PEN_DTYPE_FLOAT16, false);
     case PEN_DTYPE_BFLOAT16:
-        done = streams ? run(table, src, layout, dst, PEN_DTYPE_BFLOAT16, true)
-                       : run(table, src, layout, dst, PEN_DTYPE_BFLOAT16, false);
-        break;
+        return run(table, src, layout, dst, PEN_DTYPE_BFLOAT16, false);
     default:
         if (layout == PEN_LAYOUT_NCHW && src->ch == 3)
-            done = split_bytes(src->px, (size_t)src->w * (size_t)src->h, dst);
+            return split_bytes(src->px, (size_t)src->w * (size_t)src->h, dst);
+        return 0;
     }
-    if (streams)
-        _mm_sfence(); /* other threads see the tensor once they see it is finished */
-    return done;
 }
 #else
 typedef int pen__tensor_avx2_is_empty;

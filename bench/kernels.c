@@ -1,0 +1,299 @@
+/* kernels.c - how fast each image kernel is, at each CPU level.
+ *
+ *     meson setup build -Dbench=true && ninja -C build bench-kernels
+ *
+ * One line a kernel and level: nanoseconds an output pixel, bytes read and
+ * written a second, and how many times the scalar twin's speed.  The levels take
+ * turns, CPU time is what is measured and the median of the rounds counts, so
+ * that a busy machine spoils both alike.  Trust the ratios.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cpu.h"
+#include "base/mem.h"
+#include "ops/color.h"
+#include "ops/geometry.h"
+#include "ops/resize.h"
+#include "ops/tensor.h"
+
+enum { ROUNDS = 9, SIDE = 224, SLOTS = 256 };
+
+/* What a kernel works on.  `slab` is larger than the cache, as batches are. */
+typedef struct bench {
+    uint8_t *src, *dst, *slab;
+    void *scratch;
+    pen__resize_spec spec;
+    pen__tensor_table table;
+    pen_layout layout;
+    int ch;
+    size_t slot;
+} bench;
+
+typedef struct job {
+    const char *name;
+    void (*set_up)(bench *b);
+    void (*run)(bench *b);
+    double out_px, moved_bytes; /* a call */
+} job;
+
+static pen__image image(uint8_t *px, int32_t w, int32_t h, int32_t ch)
+{
+    return (pen__image){px, w, h, ch};
+}
+
+/* ---- the jobs ----------------------------------------------------------------- */
+
+static void run_resize(bench *b)
+{
+    pen__image src = image(b->src, b->spec.in_w, b->spec.in_h, b->ch), dst = {.px = b->dst};
+    pen__rect all = {0, 0, src.w, src.h};
+    pen__resize(&b->spec, &src, all, &dst, b->scratch);
+}
+
+static void set_resize(bench *b, int32_t w, int32_t h, pen_filter filter, int ch)
+{
+    b->spec = (pen__resize_spec){w, h, SIDE, SIDE, filter, {0, 0, SIDE, SIDE}};
+    b->ch = ch;
+}
+
+static void set_bilinear(bench *b)
+{
+    set_resize(b, 300, 250, PEN_FILTER_BILINEAR, 3);
+}
+
+static void set_bilinear_large(bench *b)
+{
+    set_resize(b, 500, 375, PEN_FILTER_BILINEAR, 3);
+}
+
+static void set_bilinear_up(bench *b)
+{
+    set_resize(b, 150, 120, PEN_FILTER_BILINEAR, 3);
+}
+
+static void set_bicubic(bench *b)
+{
+    set_resize(b, 300, 250, PEN_FILTER_BICUBIC, 3);
+}
+
+static void set_lanczos(bench *b)
+{
+    set_resize(b, 300, 250, PEN_FILTER_LANCZOS, 3);
+}
+
+static void set_grey(bench *b)
+{
+    set_resize(b, 300, 250, PEN_FILTER_BILINEAR, 1);
+}
+
+static void set_nearest(bench *b)
+{
+    set_resize(b, 300, 250, PEN_FILTER_NEAREST, 3);
+}
+
+static void run_hflip(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__hflip(&im);
+}
+
+static void run_vflip(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__vflip(&im);
+}
+
+static void run_crop(bench *b)
+{
+    static const uint8_t fill[3] = {0};
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__crop(&src, (pen__rect){-4, 3, SIDE, SIDE}, PEN_PADDING_REFLECT, fill, &dst);
+}
+
+static void run_turn(bench *b)
+{
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__orient(&src, 6, &dst);
+}
+
+static void run_brightness(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__brightness(&im, 1.01F);
+}
+
+static void run_contrast(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__contrast(&im, 1.01F);
+}
+
+static void run_saturation(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__saturation(&im, 1.01F);
+}
+
+static void run_hue(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__hue(&im, 0.07F);
+}
+
+static void run_grey(bench *b)
+{
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__to_grey(&src, &dst);
+}
+
+static void set_tensor(bench *b, pen_dtype dtype, pen_layout layout)
+{
+    pen_op norm = {.kind = PEN_OP_NORMALIZE,
+                   .normalize = {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}};
+    pen__tensor_table_init(&b->table, dtype, 3, &norm, 1);
+    b->layout = layout;
+}
+
+static void set_tensor_f32(bench *b)
+{
+    set_tensor(b, PEN_DTYPE_FLOAT32, PEN_LAYOUT_NCHW);
+}
+
+static void set_tensor_f32_nhwc(bench *b)
+{
+    set_tensor(b, PEN_DTYPE_FLOAT32, PEN_LAYOUT_NHWC);
+}
+
+static void set_tensor_f16(bench *b)
+{
+    set_tensor(b, PEN_DTYPE_FLOAT16, PEN_LAYOUT_NCHW);
+}
+
+static void set_tensor_bf16(bench *b)
+{
+    set_tensor(b, PEN_DTYPE_BFLOAT16, PEN_LAYOUT_NCHW);
+}
+
+static void set_tensor_u8(bench *b)
+{
+    set_tensor(b, PEN_DTYPE_UINT8, PEN_LAYOUT_NCHW);
+}
+
+static void run_tensor(bench *b)
+{
+    pen__image src = image(b->src, SIDE, SIDE, 3);
+    b->slot = (b->slot + 1) % SLOTS;
+    pen__to_tensor(&b->table, &src, b->layout, b->slab + b->slot * SIDE * SIDE * 3 * 4);
+}
+
+#define OUT ((double)SIDE * SIDE)
+static const job jobs[] = {
+    {"resize bilinear 300x250 rgb", set_bilinear, run_resize, OUT, 3 * (300 * 250 + OUT)},
+    {"resize bilinear 500x375 rgb", set_bilinear_large, run_resize, OUT, 3 * (500 * 375 + OUT)},
+    {"resize bilinear 150x120 rgb", set_bilinear_up, run_resize, OUT, 3 * (150 * 120 + OUT)},
+    {"resize bicubic  300x250 rgb", set_bicubic, run_resize, OUT, 3 * (300 * 250 + OUT)},
+    {"resize lanczos  300x250 rgb", set_lanczos, run_resize, OUT, 3 * (300 * 250 + OUT)},
+    {"resize bilinear 300x250 grey", set_grey, run_resize, OUT, 300 * 250 + OUT},
+    {"resize nearest  300x250 rgb", set_nearest, run_resize, OUT, 6 * OUT},
+    {"hflip rgb", NULL, run_hflip, OUT, 6 * OUT},
+    {"vflip rgb", NULL, run_vflip, OUT, 6 * OUT},
+    {"crop with overhang rgb", NULL, run_crop, OUT, 6 * OUT},
+    {"quarter turn rgb", NULL, run_turn, OUT, 6 * OUT},
+    {"brightness", NULL, run_brightness, OUT, 6 * OUT},
+    {"contrast", NULL, run_contrast, OUT, 9 * OUT},
+    {"saturation", NULL, run_saturation, OUT, 6 * OUT},
+    {"hue", NULL, run_hue, OUT, 6 * OUT},
+    {"to grey", NULL, run_grey, OUT, 4 * OUT},
+    {"tensor float32 nchw", set_tensor_f32, run_tensor, OUT, 15 * OUT},
+    {"tensor float32 nhwc", set_tensor_f32_nhwc, run_tensor, OUT, 15 * OUT},
+    {"tensor float16 nchw", set_tensor_f16, run_tensor, OUT, 9 * OUT},
+    {"tensor bfloat16 nchw", set_tensor_bf16, run_tensor, OUT, 9 * OUT},
+    {"tensor uint8 nchw", set_tensor_u8, run_tensor, OUT, 6 * OUT},
+};
+
+/* ---- timing --------------------------------------------------------------------- */
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Time this thread ran: what other programs take does not count. */
+static double cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* Nanoseconds a call, over n calls. */
+static double time_calls(const job *j, bench *b, int n)
+{
+    double begin = cpu_ns();
+    for (int i = 0; i < n; i++)
+        j->run(b);
+    return (cpu_ns() - begin) / n;
+}
+
+static int calls_for_two_ms(const job *j, bench *b)
+{
+    double once = time_calls(j, b, 2);
+    return 1 + (int)(2e6 / once);
+}
+
+/* Median time of a call at each of the two levels, taking turns. */
+static void measure(const job *j, bench *b, const unsigned level[2], double median_ns[2])
+{
+    double times[2][ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        for (int k = 0; k < 2; k++) {
+            pen__cpu_mask(level[k]);
+            if (j->set_up)
+                j->set_up(b);
+            times[k][round] = time_calls(j, b, calls_for_two_ms(j, b));
+        }
+    for (int k = 0; k < 2; k++) {
+        qsort(times[k], ROUNDS, sizeof times[k][0], compare_times);
+        median_ns[k] = times[k][ROUNDS / 2];
+    }
+}
+
+static void report(const job *j, const char *level, double ns, double scalar_ns)
+{
+    printf("%-30s %-7s %7.1f us  %6.2f ns/px  %6.2f GB/s  %5.2fx\n", j->name, level, ns / 1e3,
+           ns / j->out_px, j->moved_bytes / ns, scalar_ns / ns);
+}
+
+int main(int argc, char **argv)
+{
+    const char *wanted = argc > 1 ? argv[1] : "";
+    bench b = {0};
+    b.src = pen__aligned(64, 1U << 20);
+    b.dst = pen__aligned(64, 1U << 20);
+    b.scratch = pen__aligned(64, 16U << 20);
+    b.slab = pen__aligned(64, (size_t)SLOTS * SIDE * SIDE * 3 * 4);
+    if (!b.src || !b.dst || !b.scratch || !b.slab)
+        return 1;
+    for (uint32_t i = 0, r = 1; i < 1U << 20; i++, r = r * 1664525 + 1013904223)
+        b.src[i] = (uint8_t)(r >> 24);
+    memset(b.slab, 0, (size_t)SLOTS * SIDE * SIDE * 3 * 4);
+    const unsigned level[2] = {0, ~0U};
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        if (!strstr(jobs[i].name, wanted))
+            continue;
+        double ns[2];
+        measure(&jobs[i], &b, level, ns);
+        report(&jobs[i], "scalar", ns[0], ns[0]);
+        if (pen__cpu_flags() & PEN__CPU_AVX2)
+            report(&jobs[i], "avx2", ns[1], ns[0]);
+    }
+    pen__free(b.src);
+    pen__free(b.dst);
+    pen__free(b.scratch);
+    pen__free(b.slab);
+    return 0;
+}
