@@ -15,11 +15,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from torch import nn
+
 import penstock
 import pictures
-import torch
+from penstock import transforms as T
 from penstock.torch import DataLoader
-from torch import nn
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
@@ -193,6 +195,16 @@ def find_data(given: str | None, display: Display) -> tuple[str, str | None]:
     return given, None
 
 
+def count_classes(dataset: penstock.Dataset) -> int:
+    """Folders name their classes; tar shards only number them."""
+    if dataset.classes:
+        return len(dataset.classes)
+    labels = {dataset.label(sample) for sample in range(len(dataset))}
+    if min(labels) < 0:
+        sys.exit("train_cnn: these pictures have no labels to learn")
+    return max(labels) + 1
+
+
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", metavar="PATH", help="folder or tar of pictures")
@@ -213,15 +225,15 @@ def main() -> int:
     torch.manual_seed(options.seed)
 
     train_path, val_path = find_data(options.data, display)
-    to_tensor = [penstock.ToTensor(), penstock.Normalize(MEAN, STD)]
+    to_tensor = [T.ToTensor(), T.Normalize(MEAN, STD)]
     augment = [
-        penstock.RandomResizedCrop(options.size, scale=(0.6, 1.0)),
-        penstock.RandomHorizontalFlip(),
+        T.RandomResizedCrop(options.size, scale=(0.6, 1.0)),
+        T.RandomHorizontalFlip(),
         *to_tensor,
     ]
     common = {"batch_size": options.batch_size, "num_workers": n_workers, "seed": options.seed}
     loader = DataLoader(train_path, transform=augment, shuffle=True, **common)
-    n_classes = len(loader.dataset.classes)
+    n_classes = count_classes(loader.dataset)
     model = network(n_classes)
     n_pictures = len(loader.dataset)
     display.say(f"penstock {penstock.__version__}: {n_pictures:,} pictures in {n_classes} classes")
@@ -230,7 +242,7 @@ def main() -> int:
 
     judged = None
     if val_path:
-        whole = [penstock.Resize((options.size, options.size)), *to_tensor]
+        whole = [T.Resize((options.size, options.size)), *to_tensor]
         judged = judge(model, DataLoader(val_path, transform=whole, **common))
     summarise(outcome, judged, loader.stats(), display)
     return 0
@@ -239,7 +251,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except penstock.PenstockError as error:
+    except penstock.Error as error:
         sys.exit(f"train_cnn: {error}")
     except KeyboardInterrupt:
         sys.exit(130)
