@@ -51,10 +51,10 @@ fuzz: setup-fuzz ## Fuzz every parser (SECONDS=60 for each)
 ##@ Measure it
 bench: setup-build $(INSTALLED) ## Compare with other loaders (DATA=folder or tar)
 	@scripts/setup-bench
-	@.venv-bench/bin/python bench/run.py $(if $(DATA),--data '$(DATA)') $(ARGS)
+	@.venv-bench/main/bin/python -m bench.run $(if $(DATA),--data '$(DATA)') $(ARGS)
 
 bench-kernels: setup-build ## Time each kernel against its scalar twin
-	@[ -d build-bench ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
+	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
 	@ninja -C build-bench --quiet
 	@build-bench/bench/kernels $(ARGS)
 

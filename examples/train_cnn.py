@@ -239,12 +239,14 @@ def main() -> int:
     display.say(f"penstock {penstock.__version__}: {n_pictures:,} pictures in {n_classes} classes")
     display.say(f"threads: {n_workers} for the loader, {n_threads} for torch")
     outcome = train(model, loader, options.steps, display)
+    stats = loader.stats()
+    loader.close()
 
     judged = None
     if val_path:
         whole = [T.Resize((options.size, options.size)), *to_tensor]
         judged = judge(model, DataLoader(val_path, transform=whole, **common))
-    summarise(outcome, judged, loader.stats(), display)
+    summarise(outcome, stats, judged, display)
     return 0
 
 
