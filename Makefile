@@ -56,7 +56,7 @@ bench: setup-build $(INSTALLED) ## Compare with other loaders (DATA=folder or ta
 bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
 	@ninja -C build-bench --quiet
-	@build-bench/bench/kernels $(ARGS)
+	@build-bench/bench/bench_kernels $(ARGS)
 
 ##@ Keep house
 clean: ## Remove what was built; .venv and .cache stay
