@@ -63,7 +63,3 @@ class Loader:
     to_numpy: Callable[[Batch], Any]
     rows: Callable[[Batch], int] = field(default=len)
     layout: str = "NCHW"
-
-
-class MissingError(Exception):
-    """A contestant that cannot run here, with the reason to show in its row."""

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.common import SIZE, Job, Loader, MissingError
+from bench.common import SIZE, Job, Loader
 from bench.contestants import module_of
 from bench.process_tree import bytes_read, cpu_seconds, machine_busy_seconds
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         loader = module.load(job)
         import_s = time.perf_counter() - started
         return {**measure(loader, job, options.min_seconds), "import_s": import_s}
-    except (ImportError, MissingError) as error:
+    except ImportError as error:
         return {"missing": str(error)}
 
 
