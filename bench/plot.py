@@ -94,7 +94,7 @@ def draw(report: dict[str, Any], target: Path) -> None:
     figure.suptitle(
         "JPEG to training batch: decode, RandomResizedCrop(224), flip, normalize\n"
         f"{work['threads']} threads, batch {work['batch_size']}, {machine['cpu']}; "
-        f"median and range of {work['rounds']} rounds",
+        f"median and range of {max(d['rounds'] for d in datasets)} rounds",
         fontsize=9,
         color=_GREY,
         x=0.01,

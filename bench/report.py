@@ -42,12 +42,10 @@ def summarise(
     }
 
 
-def best_peer(results: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The fastest contestant that is not Penstock and reads the user's own JPEG bytes."""
-    peers = [
-        r for r in results if "runs" in r and r["kind"] == IN_PLACE and not r["name"].startswith("penstock")
-    ]
-    return max(peers, key=lambda r: r["images_per_s"], default=None)
+def _bases(ran: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Whom ratios refer to: peers that read the user's own JPEG bytes, or everyone if none of them ran."""
+    peers = [r for r in ran if r["kind"] == IN_PLACE and not r["name"].startswith("penstock")]
+    return peers or ran
 
 
 def _read(result: dict[str, Any]) -> str:
@@ -62,6 +60,7 @@ _HEAD = (
     "min - max",
     "ratio",
     "CPU ms",
+    "ratio",
     "first ms",
     "MiB",
     "own",
@@ -70,15 +69,16 @@ _HEAD = (
 )
 
 
-def _row(result: dict[str, Any], base: float) -> tuple[str, ...]:
+def _row(result: dict[str, Any], rate: float, cpu_ms: float) -> tuple[str, ...]:
     mark = "~" if result["contention"] > DISTURBED else ""
     return (
         result["title"],
         result["version"],
         f"{mark}{result['images_per_s']:.0f}",
         f"{result['images_per_s_min']:.0f} - {result['images_per_s_max']:.0f}",
-        f"{result['images_per_s'] / base:.2f}",
+        f"{result['images_per_s'] / rate:.2f}",
         f"{result['cpu_ms_per_image']:.2f}",
+        f"{cpu_ms / result['cpu_ms_per_image']:.2f}",
         f"{1000 * result['first_batch_s']:.0f}",
         f"{result['peak_mib']:.0f}",
         f"{result['peak_own_mib']:.0f}",
@@ -105,28 +105,37 @@ def _tuned(results: list[dict[str, Any]], start: str) -> str | None:
 def table(dataset: dict[str, Any], machine: dict[str, Any], workload: dict[str, Any]) -> str:
     """The data set's results as text."""
     ran = sorted((r for r in dataset["results"] if "runs" in r), key=lambda r: -r["images_per_s"])
-    best = best_peer(ran)
-    base = best["images_per_s"] if best else max((r["images_per_s"] for r in ran), default=1.0)
+    problems = [f"{r['title']}: {r['problem']}" for r in dataset["results"] if r["problem"]]
+    if not ran:
+        return "\n".join([f"{dataset['name']}: nothing could run", *problems])
+    fastest = max(_bases(ran), key=lambda r: r["images_per_s"])
+    leanest = min(_bases(ran), key=lambda r: r["cpu_ms_per_image"])
     same = [r for r in ran if r["kind"] == IN_PLACE]
     others = [r for r in ran if r["kind"] != IN_PLACE]
-    lines = _format([_HEAD] + [_row(r, base) for r in same + others])
+    lines = _format(
+        [_HEAD] + [_row(r, fastest["images_per_s"], leanest["cpu_ms_per_image"]) for r in same + others]
+    )
     mean_kb = dataset["file_bytes"] / dataset["images"] / 1000
     out = [
         "",
         f"{dataset['name']}: {dataset['images']} images an epoch, {dataset['distinct']} distinct, "
         f"{mean_kb:.0f} KB mean; batch {workload['batch_size']}, {workload['threads']} threads; "
-        f"medians of {workload['rounds']}; {machine['cpu']}, {machine['cores']} cores; sizes in KB an image",
+        f"medians of {dataset['rounds']}; {machine['cpu']}, {machine['cores']} cores; sizes in KB an image",
         lines[0],
         *lines[1 : len(same) + 1],
     ]
     if others:
         out += ["not in place, a converter has run before:", *lines[len(same) + 1 :]]
     out += [f"  {r['title']}: {r['kind']}; it stores {r['settings']['stored']}" for r in others]
-    out += [f"{r['title']}: {r['problem']}" for r in dataset["results"] if r["problem"]]
-    if best:
-        out.append(f"ratio: to {best['title']}, the best peer that reads the files in place")
+    out += problems
+    out.append(
+        "ratios: to the best peer that reads the files in place, "
+        f"in images a second {fastest['title']}, in processor time {leanest['title']}"
+    )
     if tuned := _tuned(ran, "tfdata"):
         out.append(tuned)
     if any(r["contention"] > DISTURBED for r in ran):
-        out.append("~ other processes took part of its cores in most of its runs: compare CPU ms instead")
+        out.append(
+            "~ other processes took part of its cores in most of its runs: compare processor time instead"
+        )
     return "\n".join([*out, *dataset["notes"]])

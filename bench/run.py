@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -87,7 +89,23 @@ def prepare(entry: Entry, view: View, options: argparse.Namespace) -> None:
         entry.problem = f"missing: {problem}" if problem else None
 
 
-def bench_view(view: View, names: list[str], options: argparse.Namespace) -> dict[str, Any]:
+def round_of(entries: list[Entry], view: View, options: argparse.Namespace, progress: Progress) -> None:
+    """One run of every contestant that can run."""
+    for entry in entries:
+        progress.show(f"{view.name}: {entry.name}, run {len(entry.runs) + 1}")
+        if entry.problem is None:
+            warm(view.directory / entry.spec.reads)
+            run = measured(entry, view, options)
+            if "images_per_s" in run:
+                entry.runs.append(run)
+            else:
+                kind = "missing" if "missing" in run else "failed"
+                entry.problem = f"{kind}: {run[kind]}"
+        progress.step()
+
+
+def bench_view(view: View, names: list[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The data set's results, better after every round."""
     entries = [Entry(name, SPECS[name]) for name in names]
     progress = Progress(len(entries) * (options.rounds + 1))
     for entry in entries:
@@ -97,26 +115,17 @@ def bench_view(view: View, names: list[str], options: argparse.Namespace) -> dic
     for number in range(options.rounds):
         # Another start every round: nobody always runs behind the same neighbour.
         shift = number * len(entries) // options.rounds
-        for entry in entries[shift:] + entries[:shift]:
-            progress.show(f"{view.name}: round {number + 1}, {entry.name}")
-            if entry.problem is None:
-                warm(view.directory / entry.spec.reads)
-                run = measured(entry, view, options)
-                if "images_per_s" in run:
-                    entry.runs.append(run)
-                else:
-                    kind = "missing" if "missing" in run else "failed"
-                    entry.problem = f"{kind}: {run[kind]}"
-            progress.step()
-    progress.end()
-    return {
-        "name": view.name,
-        "images": view.images,
-        "distinct": view.distinct,
-        "file_bytes": view.file_bytes,
-        "notes": list(view.notes),
-        "results": [summarise(e.name, e.spec, e.runs, e.problem, view) for e in entries],
-    }
+        round_of(entries[shift:] + entries[:shift], view, options, progress)
+        progress.end()
+        yield {
+            "name": view.name,
+            "images": view.images,
+            "distinct": view.distinct,
+            "file_bytes": view.file_bytes,
+            "notes": list(view.notes),
+            "rounds": number + 1,
+            "results": [summarise(e.name, e.spec, e.runs, e.problem, view) for e in entries],
+        }
 
 
 def machine() -> dict[str, Any]:
@@ -162,6 +171,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--timeout", type=float, default=600.0, help="seconds before a run is given up (default 600)")
     add("--json", type=Path, metavar="OUT", help="write everything measured")
     add("--plot", type=Path, metavar="OUT", help="draw a PNG")
+    add(
+        "--from",
+        dest="from_",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="JSON",
+        help="show results again",
+    )
     add("--quick", action="store_true", help="one short round: does everything work?")
     add("--list", action="store_true", help="name the contestants and stop")
     options = parser.parse_args(arguments)
@@ -180,11 +198,16 @@ def chosen(only: str | None) -> list[str]:
     return names
 
 
-def main() -> None:
-    options = parse()
-    if options.list:
-        print("\n".join(f"{name:24}{spec.title} ({spec.kind})" for name, spec in SPECS.items()))
-        return
+def merged(paths: list[Path]) -> dict[str, Any]:
+    """Reports written before, as one."""
+    try:
+        reports = [json.loads(path.read_text()) for path in paths]
+    except (OSError, json.JSONDecodeError) as error:
+        sys.exit(f"bench: cannot use what --from names: {error}")
+    return {**reports[0], "datasets": [dataset for report in reports for dataset in report["datasets"]]}
+
+
+def run_all(options: argparse.Namespace) -> dict[str, Any]:
     names = chosen(options.only)
     report: dict[str, Any] = {
         "machine": machine(),
@@ -192,17 +215,29 @@ def main() -> None:
         "workload": {
             "batch_size": options.batch_size,
             "threads": options.threads,
-            "rounds": options.rounds,
             "min_seconds": options.min_seconds,
         },
         "datasets": [],
     }
+    finished: list[dict[str, Any]] = []
     for view in views(options):
-        report["datasets"].append(bench_view(view, names, options))
-        print(table(report["datasets"][-1], report["machine"], report["workload"]), flush=True)
-        if options.json:  # after every data set, so that an interrupted run keeps what it has
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            options.json.write_text(json.dumps(report, indent=1) + "\n")
+        for dataset in bench_view(view, names, options):
+            report["datasets"] = [*finished, dataset]
+            if options.json:  # after every round, so that an interrupted run keeps what it has
+                options.json.parent.mkdir(parents=True, exist_ok=True)
+                options.json.write_text(json.dumps(report, indent=1) + "\n")
+        finished = report["datasets"]
+    return report
+
+
+def main() -> None:
+    options = parse()
+    if options.list:
+        print("\n".join(f"{name:24}{spec.title} ({spec.kind})" for name, spec in SPECS.items()))
+        return
+    report = merged(options.from_) if options.from_ else run_all(options)
+    for dataset in report["datasets"]:
+        print(table(dataset, report["machine"], report["workload"]))
     if options.plot:
         from bench.plot import draw
 
@@ -210,6 +245,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Being asked to end must end the contestant's process too, which the interrupt's handler does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()
     except KeyboardInterrupt:
