@@ -1,0 +1,69 @@
+"""tf.data, decoding only the crop's window (decode_and_crop_jpeg).
+
+It delivers NHWC, which is what TensorFlow trains on, so nobody has to transpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bench.common import IN_PLACE, MEAN, RATIO, SCALE, SIZE, STD, Batch, Job, Loader, Spec
+
+VARIANTS = {
+    "tfdata-autotune": Spec("tf.data, AUTOTUNE", IN_PLACE, "folder", "main"),
+    "tfdata-fixed": Spec("tf.data, fixed threads", IN_PLACE, "folder", "main"),
+}
+
+
+def load(job: Job) -> Loader:
+    import numpy as np
+    import tensorflow as tf
+
+    # One layer of parallelism: the map's. Two pools of two threads on two cores get in each other's way.
+    tf.config.threading.set_inter_op_parallelism_threads(job.threads)
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    calls = tf.data.AUTOTUNE if job.variant == "tfdata-autotune" else job.threads
+    scale = tf.constant([1 / (255 * s) for s in STD], tf.float32)
+    shift = tf.constant([-m / s for m, s in zip(MEAN, STD, strict=True)], tf.float32)
+    whole = tf.constant([0.0, 0.0, 1.0, 1.0], shape=[1, 1, 4])
+
+    def decode(path: tf.Tensor) -> tf.Tensor:
+        data = tf.io.read_file(path)
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.image.extract_jpeg_shape(data),
+            bounding_boxes=whole,
+            aspect_ratio_range=RATIO,
+            area_range=SCALE,
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+        )
+        window = tf.stack([begin[0], begin[1], size[0], size[1]])
+        image = tf.image.decode_and_crop_jpeg(data, window, channels=3)
+        image = tf.image.resize(image, (SIZE, SIZE))
+        image = tf.image.random_flip_left_right(image)
+        return image * scale + shift
+
+    def open_loader() -> Callable[[int], Iterator[Batch]]:
+        files = [str(path) for path in job.files()]
+        options = tf.data.Options()
+        options.deterministic = False
+        options.threading.private_threadpool_size = job.threads
+        dataset = (
+            tf.data.Dataset.from_tensor_slices(files)
+            .shuffle(len(files), seed=job.seed)
+            .map(decode, num_parallel_calls=calls)
+            .batch(job.batch_size)
+            .prefetch(tf.data.AUTOTUNE if job.variant == "tfdata-autotune" else 2)
+            .with_options(options)
+        )
+        return lambda _epoch: iter(dataset)
+
+    settings = {
+        "num_parallel_calls": "AUTOTUNE" if job.variant == "tfdata-autotune" else job.threads,
+        "private_threadpool_size": job.threads,
+        "intra_op_threads": 1,
+        "deterministic": False,
+        "idct": "its default, INTEGER_FAST",
+        "resize": "bilinear, not antialiased",
+    }
+    return Loader(tf.__version__, settings, open_loader, to_numpy=np.asarray, layout="NHWC")
