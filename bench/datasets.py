@@ -84,7 +84,10 @@ def _write_tars(directory: Path) -> None:
     """One tar with all files, and the same files dealt over shards."""
     files = sorted((directory / "folder").glob("*/*"))
     (directory / "shards").mkdir()
-    targets = [directory / "all.tar", *(directory / "shards" / f"{i:03d}.tar" for i in range(N_SHARDS))]
+    targets = [
+        directory / "all.tar",
+        *(directory / "shards" / f"{i:03d}.tar" for i in range(N_SHARDS)),
+    ]
     with ExitStack() as stack:
         whole, *shards = [stack.enter_context(tarfile.open(target, "w")) for target in targets]
         for index, path in enumerate(files):
@@ -117,7 +120,9 @@ def make_view(source: Path, images_min: int, name: str | None = None) -> View:
     return View(directory=directory, **{**stored, "notes": tuple(stored["notes"])})
 
 
-def _build(source: Path, candidates: list[Path], images_min: int, name: str, directory: Path) -> None:
+def _build(
+    source: Path, candidates: list[Path], images_min: int, name: str, directory: Path
+) -> None:
     reasons = {path: refusal(path) for path in candidates}
     files = [path for path in candidates if reasons[path] is None]
     if not files:

@@ -54,14 +54,18 @@ def _panel(axes: Any, dataset: dict[str, Any]) -> None:
     widest = max(r["images_per_s_max"] for r in results)
     for place, result in zip(places, results, strict=True):
         end = result["images_per_s_max"] + 0.015 * widest
-        axes.text(end, place, f"{result['images_per_s']:,.0f}", va="center", fontsize=8.5, color=_INK)
+        axes.text(
+            end, place, f"{result['images_per_s']:,.0f}", va="center", fontsize=8.5, color=_INK
+        )
     axes.set_yticks(places, [r["title"] for r in results], fontsize=8.5)
     for label, result in zip(axes.get_yticklabels(), results, strict=True):
         label.set_color(_OURS if result["name"].startswith("penstock") else _INK)
     axes.set_xlim(0, widest * 1.12)
     axes.set_xlabel("images per second", fontsize=9, color=_GREY)
     mean_kb = dataset["file_bytes"] / dataset["images"] / 1000
-    axes.set_title(f"{dataset['name']}, {mean_kb:.0f} KB an image", loc="left", fontsize=10.5, color=_INK)
+    axes.set_title(
+        f"{dataset['name']}, {mean_kb:.0f} KB an image", loc="left", fontsize=10.5, color=_INK
+    )
     axes.tick_params(axis="x", labelsize=8, colors=_GREY)
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -76,7 +80,9 @@ def _legend(figure: Any, datasets: list[dict[str, Any]]) -> None:
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, colour in entries]
     labels = [label for label, _ in entries]
     columns = min(len(entries), 2 * len(datasets))  # more would not fit under one panel
-    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=8.5
+    )
 
 
 def draw(report: dict[str, Any], target: Path) -> None:
@@ -86,7 +92,11 @@ def draw(report: dict[str, Any], target: Path) -> None:
         return  # nothing ran, and the table has said why
     rows = max(sum("runs" in r for r in d["results"]) for d in datasets)
     figure, panels = plt.subplots(
-        1, len(datasets), figsize=(6.2 * len(datasets), 1.5 + 0.3 * rows), layout="constrained", squeeze=False
+        1,
+        len(datasets),
+        figsize=(6.2 * len(datasets), 1.5 + 0.3 * rows),
+        layout="constrained",
+        squeeze=False,
     )
     for axes, dataset in zip(panels[0], datasets, strict=True):
         _panel(axes, dataset)

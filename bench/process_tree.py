@@ -29,7 +29,9 @@ def _fields(path: Path) -> dict[str, int]:
     except OSError:
         return {}  # the process ended
     pairs = (line.split()[:2] for line in lines)
-    return {pair[0][:-1]: int(pair[1]) for pair in pairs if pair[0].endswith(":") and pair[1].isdigit()}
+    return {
+        pair[0][:-1]: int(pair[1]) for pair in pairs if pair[0].endswith(":") and pair[1].isdigit()
+    }
 
 
 def memory_kib(pid: int) -> tuple[int, int]:
@@ -48,7 +50,9 @@ def memory_kib(pid: int) -> tuple[int, int]:
 
 def bytes_read(pid: int) -> int:
     """Bytes a tree has asked for with read calls. Mapped files do not show up here."""
-    return sum(_fields(_PROC / str(process) / "io").get("rchar", 0) for process in _descendants(pid))
+    return sum(
+        _fields(_PROC / str(process) / "io").get("rchar", 0) for process in _descendants(pid)
+    )
 
 
 def cpu_seconds(pid: int) -> float:
@@ -67,4 +71,6 @@ def cpu_seconds(pid: int) -> float:
 def machine_busy_seconds() -> float:
     """Processor time the whole machine has spent on anything, including what a hypervisor took away."""
     user, nice, system, _idle, _iowait, *rest = map(int, (_PROC / "stat").read_text().split()[1:9])
-    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")  # rest: irq, softirq, steal
+    return (user + nice + system + sum(rest)) / os.sysconf(
+        "SC_CLK_TCK"
+    )  # rest: irq, softirq, steal

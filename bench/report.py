@@ -17,7 +17,12 @@ def summarise(
     name: str, spec: Spec, runs: list[dict[str, Any]], problem: str | None, view: View
 ) -> dict[str, Any]:
     """Medians and spread of a contestant's runs, with the runs themselves."""
-    result: dict[str, Any] = {"name": name, "title": spec.title, "kind": spec.kind, "problem": problem}
+    result: dict[str, Any] = {
+        "name": name,
+        "title": spec.title,
+        "kind": spec.kind,
+        "problem": problem,
+    }
     if not runs:
         return result
     rates = [run["images_per_s"] for run in runs]
@@ -90,7 +95,9 @@ def _row(result: dict[str, Any], rate: float, cpu_ms: float) -> tuple[str, ...]:
 def _format(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
     align = [str.ljust, str.ljust] + [str.rjust] * (len(_HEAD) - 2)
-    return ["  ".join(a(cell, w) for a, cell, w in zip(align, row, widths, strict=True)) for row in rows]
+    return [
+        "  ".join(a(cell, w) for a, cell, w in zip(align, row, widths, strict=True)) for row in rows
+    ]
 
 
 def _tuned(results: list[dict[str, Any]], start: str) -> str | None:
@@ -113,7 +120,8 @@ def table(dataset: dict[str, Any], machine: dict[str, Any], workload: dict[str, 
     same = [r for r in ran if r["kind"] == IN_PLACE]
     others = [r for r in ran if r["kind"] != IN_PLACE]
     lines = _format(
-        [_HEAD] + [_row(r, fastest["images_per_s"], leanest["cpu_ms_per_image"]) for r in same + others]
+        [_HEAD]
+        + [_row(r, fastest["images_per_s"], leanest["cpu_ms_per_image"]) for r in same + others]
     )
     mean_kb = dataset["file_bytes"] / dataset["images"] / 1000
     out = [

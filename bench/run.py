@@ -46,7 +46,9 @@ class Progress:
 
     def show(self, text: str) -> None:
         if self._live:
-            print(f"\r\033[K[{self._done}/{self._total}] {text}", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r\033[K[{self._done}/{self._total}] {text}", end="", file=sys.stderr, flush=True
+            )
 
     def step(self) -> None:
         self._done += 1
@@ -89,7 +91,9 @@ def prepare(entry: Entry, view: View, options: argparse.Namespace) -> None:
         entry.problem = f"missing: {problem}" if problem else None
 
 
-def round_of(entries: list[Entry], view: View, options: argparse.Namespace, progress: Progress) -> None:
+def round_of(
+    entries: list[Entry], view: View, options: argparse.Namespace, progress: Progress
+) -> None:
     """One run of every contestant that can run."""
     for entry in entries:
         progress.show(f"{view.name}: {entry.name}, run {len(entry.runs) + 1}")
@@ -104,7 +108,9 @@ def round_of(entries: list[Entry], view: View, options: argparse.Namespace, prog
         progress.step()
 
 
-def bench_view(view: View, names: list[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def bench_view(
+    view: View, names: list[str], options: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
     """The data set's results, better after every round."""
     entries = [Entry(name, SPECS[name]) for name in names]
     progress = Progress(len(entries) * (options.rounds + 1))
@@ -161,14 +167,21 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--data", action="append", default=[], metavar="DIR", help="images to use; may be repeated")
     add("--rounds", type=int, default=5, help="runs of every contestant (default 5)")
-    add("--only", metavar="NAMES", help="contestants to run: names or their beginnings, with commas")
+    add(
+        "--only", metavar="NAMES", help="contestants to run: names or their beginnings, with commas"
+    )
     add("--images-min", type=int, default=2000, help="repeat the images up to this (default 2000)")
     add("--min-seconds", type=float, default=5.0, help="least measured time of a run (default 5)")
     add("--batch-size", type=int, default=64, help="(default 64)")
     add("--threads", type=int, default=2, help="threads or workers, and cores, of each (default 2)")
     add("--seed", type=int, default=0, help="for those that take one (default 0)")
     add("--retries", type=int, default=2, help="repeats of a run that others disturbed (default 2)")
-    add("--timeout", type=float, default=600.0, help="seconds before a run is given up (default 600)")
+    add(
+        "--timeout",
+        type=float,
+        default=600.0,
+        help="seconds before a run is given up (default 600)",
+    )
     add("--json", type=Path, metavar="OUT", help="write everything measured")
     add("--plot", type=Path, metavar="OUT", help="draw a PNG")
     add(
@@ -204,7 +217,10 @@ def merged(paths: list[Path]) -> dict[str, Any]:
         reports = [json.loads(path.read_text()) for path in paths]
     except (OSError, json.JSONDecodeError) as error:
         sys.exit(f"bench: cannot use what --from names: {error}")
-    return {**reports[0], "datasets": [dataset for report in reports for dataset in report["datasets"]]}
+    return {
+        **reports[0],
+        "datasets": [dataset for report in reports for dataset in report["datasets"]],
+    }
 
 
 def run_all(options: argparse.Namespace) -> dict[str, Any]:

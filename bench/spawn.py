@@ -76,6 +76,8 @@ def run_worker(
         errors.seek(0)
         line = out.read().decode(errors="replace").strip()
         if not line:
-            last = errors.read().decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+            last = errors.read().decode(errors="replace").strip().splitlines()[-1:] or [
+                "no message"
+            ]
             return {"failed": f"exit code {process.returncode}: {last[0]}"}
     return {**json.loads(line), "peak_pss_kib": total, "peak_own_kib": own}

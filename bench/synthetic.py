@@ -13,7 +13,13 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 # (width, height), share: mostly 500-pixel web photographs, some large, some thumbnails.
-_SIZES = (((500, 375), 0.45), ((375, 500), 0.2), ((500, 333), 0.15), ((1024, 768), 0.12), ((160, 120), 0.08))
+_SIZES = (
+    ((500, 375), 0.45),
+    ((375, 500), 0.2),
+    ((500, 333), 0.15),
+    ((1024, 768), 0.12),
+    ((160, 120), 0.08),
+)
 _SUBSAMPLING = ((0, 0.7), (2, 0.3))  # Pillow's codes: 0 is 4:4:4, 2 is 4:2:0
 _GREY_SHARE = 0.02
 _EXPONENT = 1.25  # slope of the amplitude spectrum; photographs lie between 1 and 1.5
@@ -38,7 +44,9 @@ def _picture(rng: np.random.Generator, width: int, height: int) -> Image.Image:
     for _ in range(int(rng.integers(2, 7))):
         x, y = rng.integers(0, width), rng.integers(0, height)
         w, h = rng.integers(8, width // 2), rng.integers(8, height // 2)
-        draw.ellipse((x, y, x + w, y + h), outline=tuple(int(c) for c in rng.integers(0, 256, 3)), width=3)
+        draw.ellipse(
+            (x, y, x + w, y + h), outline=tuple(int(c) for c in rng.integers(0, 256, 3)), width=3
+        )
     return image
 
 

@@ -23,11 +23,15 @@ def check(loader: Loader, batch: Any, batch_size: int) -> None:
     array = loader.to_numpy(batch)
     image = (3, SIZE, SIZE) if loader.layout == "NCHW" else (SIZE, SIZE, 3)
     if tuple(array.shape) != (batch_size, *image) or array.dtype.name != "float32":
-        raise ValueError(f"first batch is {array.dtype} {array.shape}, not float32 {(batch_size, *image)}")
+        raise ValueError(
+            f"first batch is {array.dtype} {array.shape}, not float32 {(batch_size, *image)}"
+        )
     low, high = float(array.min()), float(array.max())
     # Normalised pixels lie between (0 - 0.485) / 0.229 and (1 - 0.406) / 0.225; some filters ring.
     if not (-3.5 < low < -0.5 and 0.5 < high < 4.0):
-        raise ValueError(f"first batch has values from {low:.2f} to {high:.2f}: not normalised pixels")
+        raise ValueError(
+            f"first batch has values from {low:.2f} to {high:.2f}: not normalised pixels"
+        )
     if any(float(sample.std()) == 0.0 for sample in array):
         raise ValueError("first batch holds an image of one colour: a file was not decoded")
 
@@ -98,12 +102,16 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parser.add_argument("name", help="the contestant")
-    parser.add_argument("--view", type=Path, required=True, help="directory of the prepared data set")
+    parser.add_argument(
+        "--view", type=Path, required=True, help="directory of the prepared data set"
+    )
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--min-seconds", type=float, default=5.0)
-    parser.add_argument("--prepare", action="store_true", help="only write the contestant's own file format")
+    parser.add_argument(
+        "--prepare", action="store_true", help="only write the contestant's own file format"
+    )
     options = parser.parse_args()
 
     result_line = os.fdopen(os.dup(1), "w")

@@ -34,7 +34,9 @@ _MODULES = (
     web_dataset,
 )
 
-SPECS: dict[str, Spec] = {name: spec for module in _MODULES for name, spec in module.VARIANTS.items()}
+SPECS: dict[str, Spec] = {
+    name: spec for module in _MODULES for name, spec in module.VARIANTS.items()
+}
 _HOME: dict[str, ModuleType] = {name: module for module in _MODULES for name in module.VARIANTS}
 
 

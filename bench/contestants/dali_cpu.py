@@ -74,4 +74,6 @@ def load(job: Job) -> Loader:
         "output": "its own buffer, without a copy",
         "resize": "linear, antialiased",
     }
-    return Loader(dali.__version__, settings, open_loader, to_numpy=np.array, rows=lambda b: b.shape()[0])
+    return Loader(
+        dali.__version__, settings, open_loader, to_numpy=np.array, rows=lambda b: b.shape()[0]
+    )

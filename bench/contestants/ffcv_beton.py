@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.common import MEAN, PRE_DECODED, RATIO, RE_ENCODED, SCALE, SIZE, STD, Batch, Job, Loader, Spec
+from bench.common import (
+    MEAN,
+    PRE_DECODED,
+    RATIO,
+    RE_ENCODED,
+    SCALE,
+    SIZE,
+    STD,
+    Batch,
+    Job,
+    Loader,
+    Spec,
+)
 
 VARIANTS = {
     "ffcv-jpg": Spec("FFCV, jpg mode", RE_ENCODED, "ffcv-jpg.beton", "ffcv"),
@@ -43,7 +55,9 @@ def prepare(job: Job) -> None:
         jpeg_quality=JPEG_QUALITY,
     )
     scratch = Path(f"{target}.part")
-    DatasetWriter(str(scratch), {"image": image}, num_workers=job.threads).from_indexed_dataset(Files())
+    DatasetWriter(str(scratch), {"image": image}, num_workers=job.threads).from_indexed_dataset(
+        Files()
+    )
     scratch.rename(target)
 
 

@@ -34,7 +34,9 @@ def load(job: Job) -> Loader:
         options = grain.ReadOptions(num_threads=job.threads, prefetch_buffer_size=BUFFER)
 
         def epoch(number: int) -> Iterator[Batch]:
-            samples = grain.MapDataset.source(files).seed(job.seed + number).shuffle().random_map(decode)
+            samples = (
+                grain.MapDataset.source(files).seed(job.seed + number).shuffle().random_map(decode)
+            )
             return iter(samples.to_iter_dataset(options).batch(job.batch_size))
 
         return epoch

@@ -14,6 +14,7 @@ VARIANTS = {
 
 def load(job: Job) -> Loader:
     import numpy as np
+
     import penstock
 
     def open_loader() -> Callable[[int], Iterator[Batch]]:

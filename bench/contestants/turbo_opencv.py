@@ -37,7 +37,9 @@ class TurboTransform:
         import cv2
         import turbojpeg
 
-        cv2.setNumThreads(0)  # the loader's workers are the parallelism; a pool in each would oversubscribe
+        cv2.setNumThreads(
+            0
+        )  # the loader's workers are the parallelism; a pool in each would oversubscribe
         self._decoder = turbojpeg.TurboJPEG()
 
     def __call__(self, path: Path, rng: random.Random) -> Any:
@@ -58,6 +60,8 @@ class TurboTransform:
         # Plane by plane into its place: no float32 HWC image in between.
         out = np.empty((3, SIZE, SIZE), np.float32)
         for channel in range(3):
-            np.multiply(image[:, :, channel], np.float32(1 / (255 * STD[channel])), out=out[channel])
+            np.multiply(
+                image[:, :, channel], np.float32(1 / (255 * STD[channel])), out=out[channel]
+            )
             out[channel] -= np.float32(MEAN[channel] / STD[channel])
         return out

@@ -13,7 +13,9 @@ VARIANTS = {
     "turboloader-raw": Spec("TurboLoader, TBL-RAW 256x256", PRE_DECODED, "turboloader.tbl", "main"),
 }
 
-STORED_SIZE = 256  # its documentation: somewhat larger than the training size, to leave room for the crop
+STORED_SIZE = (
+    256  # its documentation: somewhat larger than the training size, to leave room for the crop
+)
 
 
 def prepare(job: Job) -> None:

@@ -38,7 +38,9 @@ def load(job: Job) -> Loader:
             .map_tuple(transform)
             .batched(job.batch_size)  # in the workers, as its documentation advises
         )
-        loader = wds.WebLoader(dataset, batch_size=None, num_workers=job.threads, persistent_workers=True)
+        loader = wds.WebLoader(
+            dataset, batch_size=None, num_workers=job.threads, persistent_workers=True
+        )
         return lambda _epoch: (images for (images,) in loader)
 
     settings = {
@@ -48,4 +50,6 @@ def load(job: Job) -> Loader:
         "shards": len(list((job.view / "shards").glob("*.tar"))),
         "batching": "in the workers",
     }
-    return Loader(version("webdataset"), settings, open_loader, to_numpy=lambda batch: batch.numpy())
+    return Loader(
+        version("webdataset"), settings, open_loader, to_numpy=lambda batch: batch.numpy()
+    )

@@ -15,7 +15,6 @@ from PIL import Image
 
 import penstock
 
-
 SIZES = [(1, 1), (2, 3), (7, 5), (8, 8), (16, 16), (17, 31), (33, 18), (40, 64), (101, 67)]
 
 
