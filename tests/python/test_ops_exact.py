@@ -75,7 +75,9 @@ def apply_center_crop(image, _, size):
     return functional.center_crop(image, list(size))
 
 
-def apply_random_crop(image, drawn, size, padding=(0, 0, 0, 0), pad_if_needed=False, fill=0, padding_mode="constant"):
+def apply_random_crop(
+    image, drawn, size, padding=(0, 0, 0, 0), pad_if_needed=False, fill=0, padding_mode="constant"
+):
     left, top = padding[0], padding[1]
     image = functional.pad(image, list(padding), fill, padding_mode)
     if pad_if_needed:
@@ -123,7 +125,9 @@ def apply_normalize(tensor, _, mean, std):
 def apply_erasing(tensor, drawn, value=0, **_):
     if not drawn["applied"]:
         return tensor
-    values = torch.tensor(value if isinstance(value, (tuple, list)) else [value], dtype=torch.float32)
+    values = torch.tensor(
+        value if isinstance(value, (tuple, list)) else [value], dtype=torch.float32
+    )
     return functional.erase(
         tensor, drawn["y"], drawn["x"], drawn["h"], drawn["w"], values[:, None, None]
     )
@@ -181,7 +185,14 @@ def own_size(image):
 
 def sizes(rng):
     """A side: tiny, odd, around a vector's width, or ordinary."""
-    return rng.choice((rng.randint(1, 4), rng.randint(1, 40), rng.choice((15, 16, 17, 31, 32, 33)), rng.randint(1, 260)))
+    return rng.choice(
+        (
+            rng.randint(1, 4),
+            rng.randint(1, 40),
+            rng.choice((15, 16, 17, 31, 32, 33)),
+            rng.randint(1, 260),
+        )
+    )
 
 
 @pytest.mark.parametrize("interpolation", FILTERS, ids=lambda mode: mode.value)
@@ -234,7 +245,9 @@ def test_random_resized_crop(seed, interpolation):
     rng = random.Random(seed)
     image = noise(rng, rng.randint(1, 300), rng.randint(1, 300), rng.choice(("RGB", "RGB", "L")))
     size = (rng.choice((224, 96, rng.randint(1, 100))), rng.choice((224, 96, rng.randint(1, 100))))
-    assert_same(image, [("RandomResizedCrop", {"size": size, "interpolation": interpolation})], seed)
+    assert_same(
+        image, [("RandomResizedCrop", {"size": size, "interpolation": interpolation})], seed
+    )
 
 
 @pytest.mark.parametrize("padding_mode", ["constant", "edge", "reflect", "symmetric"])
@@ -328,7 +341,9 @@ def test_random_erasing_with_a_value(value, dtype, is_before_normalize):
 @pytest.mark.parametrize("seed", range(15))
 def test_the_usual_training_pipeline(seed, layout):
     rng = random.Random(seed)
-    image = noise(rng, rng.randint(100, 400), rng.randint(100, 400), rng.choice(("RGB", "RGB", "L")))
+    image = noise(
+        rng, rng.randint(100, 400), rng.randint(100, 400), rng.choice(("RGB", "RGB", "L"))
+    )
     steps = [
         ("RandomResizedCrop", {"size": (112, 112)}),
         ("RandomHorizontalFlip", {}),
