@@ -36,16 +36,17 @@ AVX2 static void swap_blocks_grey(uint8_t *left, uint8_t *right)
 
 AVX2 void pen__hflip_row_avx2(uint8_t *row, int32_t w, int ch)
 {
+    int step = ch == 3 ? 15 : 16;
     uint8_t *left = row, *right = row + (size_t)w * (size_t)ch; /* right: one past */
-    while (right - left >= 32) {
+    /* the last two blocks may overlap: both are loaded before either is stored */
+    for (; right - left >= 16; left += step, right -= step) {
         if (ch == 3)
             swap_blocks_rgb(left, right - 16);
         else
             swap_blocks_grey(left, right - 16);
-        left += ch == 3 ? 15 : 16;
-        right -= ch == 3 ? 15 : 16;
     }
-    pen__hflip_row_c(left, (int32_t)((right - left) / ch), ch);
+    if (right > left)
+        pen__hflip_row_c(left, (int32_t)((right - left) / ch), ch);
 }
 #else
 typedef int pen__geometry_avx2_is_empty;

@@ -201,7 +201,7 @@ static void the_order_of_passes_depends_on_the_whole_sizes(void **state)
     }
 }
 
-static void weights_add_up_and_match_known_ones(void **state)
+static void weights_add_up(void **state)
 {
     (void)state;
     for (int f = 1; f < N_FILTERS; f++)
@@ -221,14 +221,30 @@ static void weights_add_up_and_match_known_ones(void **state)
             }
             pen__free(memory);
         }
-    pen__axis axis = {4, 2, PEN_FILTER_BILINEAR}; /* 3/8 3/8 1/8 of 7/8 at the edge */
-    void *memory = pen__aligned(64, pen__taps_bytes(&axis, 2));
+}
+
+static void expect_weights(pen__axis axis, int32_t output, int32_t start, const int32_t *want,
+                           int32_t n)
+{
+    void *memory = pen__aligned(64, pen__taps_bytes(&axis, 1));
     pen__taps taps;
-    pen__taps_init(&taps, &axis, 0, 2, 0, 4, memory);
-    assert_int_equal(taps.used[0], 3);
-    assert_int_equal(taps.weight[0], 1797559); /* round(2^22 * 3/7) */
-    assert_int_equal(taps.weight[2], 599186);  /* round(2^22 / 7) */
+    pen__taps_init(&taps, &axis, output, 1, 0, axis.in_size, memory);
+    assert_int_equal(taps.start[0], start);
+    assert_int_equal(taps.used[0], n);
+    assert_memory_equal(taps.weight, want, (size_t)n * sizeof *want);
     pen__free(memory);
+}
+
+/* From the filters' formulas in exact fractions, times 2^22 and rounded half away from 0. */
+static void weights_are_the_rounded_fractions(void **state)
+{
+    (void)state;
+    expect_weights((pen__axis){4, 2, PEN_FILTER_BILINEAR}, 0, 0,
+                   (int32_t[]){1797559, 1797559, 599186}, 3); /* 3/7 3/7 1/7 */
+    expect_weights((pen__axis){7, 3, PEN_FILTER_BICUBIC}, 0, 0,
+                   (int32_t[]){1606689, 1843464, 896363, 0, -135300, -16913}, 6);
+    expect_weights((pen__axis){7, 3, PEN_FILTER_BICUBIC}, 1, 0,
+                   (int32_t[]){-128031, 189486, 1157403, 1756589, 1157403, 189486, -128031}, 7);
 }
 
 static void an_empty_window_does_nothing(void **state)
@@ -255,7 +271,8 @@ int main(void)
         cmocka_unit_test(doubling_with_bilinear_weighs_by_quarters),
         cmocka_unit_test(nearest_takes_the_pixel_under_the_centre),
         cmocka_unit_test(the_order_of_passes_depends_on_the_whole_sizes),
-        cmocka_unit_test(weights_add_up_and_match_known_ones),
+        cmocka_unit_test(weights_add_up),
+        cmocka_unit_test(weights_are_the_rounded_fractions),
         cmocka_unit_test(an_empty_window_does_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

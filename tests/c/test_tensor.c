@@ -108,6 +108,8 @@ static void a_formula_counts_only_where_it_is_exact(void **state)
     pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, &imagenet, 1);
     assert_false(table.formula.is_exact); /* nothing to check it with */
     all_features();
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, &imagenet, 1);
+    assert_int_equal(table.formula.is_exact, (pen__cpu_flags() & PEN__CPU_AVX2) != 0);
     pen_op odd = imagenet;
     odd.normalize.std[1] = 0.0F; /* infinities and a NaN at least in the table */
     odd.normalize.mean[1] = 0.0F;
