@@ -21,7 +21,8 @@
  *   depth; the type itself is found from the content when decoding.  Every
  *   directory in the root is a class, labelled by its place in sorted order,
  *   also when it is empty (leaving it out would shift other labels).  Images in
- *   the root and nowhere else: every label is 0 and there are no classes.
+ *   the root and nowhere else: every label is 0 and there are no classes (the
+ *   same in tars and manifests that are flat and give no label at all).
  *   Images in both are an error.  Names that begin with a dot are passed over.
  *   Links are followed as torchvision does; a loop is an error.
  *

@@ -1,11 +1,10 @@
 """Penstock feeds neural-network training: exact image batches, fast.
 
     import penstock
-    from penstock import transforms as T
 
     loader = penstock.Loader(
         "train/",
-        [T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.ToTensor()],
+        [penstock.RandomResizedCrop(224), penstock.RandomHorizontalFlip(), penstock.ToTensor()],
         batch_size=64,
         shuffle=True,
     )
@@ -32,21 +31,47 @@ from penstock.errors import (
 )
 from penstock.loader import Loader
 from penstock.sample import apply, decode, draw, probe
+from penstock.transforms import (
+    CenterCrop,
+    ColorJitter,
+    Decode,
+    Grayscale,
+    Normalize,
+    RandomCrop,
+    RandomErasing,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomVerticalFlip,
+    Resize,
+    ToTensor,
+)
 
 __version__ = version
 
 __all__ = [
     "Array",
     "Batch",
+    "CenterCrop",
+    "ColorJitter",
     "DataError",
     "Dataset",
+    "Decode",
     "Error",
     "ForkError",
+    "Grayscale",
     "InputOutputError",
     "InvalidError",
     "Loader",
+    "Normalize",
     "NotFoundError",
+    "RandomCrop",
+    "RandomErasing",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomVerticalFlip",
+    "Resize",
     "StateError",
+    "ToTensor",
     "apply",
     "cpu_level",
     "decode",

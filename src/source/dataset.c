@@ -80,11 +80,25 @@ static int complete_opts(pen_dataset_opts *full, const pen_dataset_opts *opts, p
     return 0;
 }
 
+/* A flat list without any label is one class, whatever it is stored in; were it not,
+ * a flat folder and a tar of it would differ. */
+static void label_flat(pen__index *index)
+{
+    for (size_t i = 0; i < index->n; i++)
+        if (index->entries[i].label != -1 ||
+            *pen__intern_text(&index->dirs, index->entries[i].dir) != '\0')
+            return;
+    for (size_t i = 0; i < index->n; i++)
+        index->entries[i].label = 0;
+}
+
 static int fill(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err)
 {
     int rc = ds->source->open(ds, spec, opts, err);
-    if (rc == 0)
-        rc = pen__index_digest(&ds->index, ds->hash, err);
+    if (rc != 0)
+        return rc;
+    label_flat(&ds->index);
+    rc = pen__index_digest(&ds->index, ds->hash, err);
     if (rc != 0)
         return rc;
     pen__index_freeze(&ds->index);

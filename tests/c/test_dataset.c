@@ -107,6 +107,29 @@ static void the_hash_tells_keys_lengths_and_labels_apart(void **state)
     }
 }
 
+static void a_flat_list_without_labels_is_one_class_wherever_it_is_stored(void **state)
+{
+    (void)state;
+    put_text("d/a.jpg", "one");
+    put_text("d/b.jpg", "four");
+    put_text("list.csv", "d/a.jpg\nd/b.jpg\n"); /* not flat: has a directory */
+    tar_maker tar = {0};
+    tar_text(&tar, "a.jpg", "one");
+    tar_text(&tar, "b.jpg", "four");
+    tar_end(&tar);
+    tar_put(&tar, "flat.tar");
+    pen_dataset *folder = open_ok(in_tree("d"), NULL), *list = open_ok(in_tree("list.csv"), NULL);
+    pen_dataset_opts opts = tree_opts(false);
+    pen_dataset *shard = open_ok(in_tree("flat.tar"), &opts);
+    assert_string_equal(pen_dataset_hash(folder), pen_dataset_hash(shard));
+    assert_int_equal(pen_dataset_label(folder, 1), 0);
+    assert_int_equal(pen_dataset_label(shard, 1), 0);
+    assert_int_equal(pen_dataset_label(list, 1), -1);
+    pen_dataset_unref(folder);
+    pen_dataset_unref(shard);
+    pen_dataset_unref(list);
+}
+
 /* A change of this value makes every stored state of a run unusable: it must be meant. */
 static void the_hash_is_the_same_on_every_machine_and_version(void **state)
 {
@@ -294,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(folder_shards_and_manifests_of_the_same_files_are_the_same_dataset),
         CASE(the_hash_tells_keys_lengths_and_labels_apart),
+        CASE(a_flat_list_without_labels_is_one_class_wherever_it_is_stored),
         CASE(the_hash_is_the_same_on_every_machine_and_version),
         CASE(eight_threads_read_equal_bytes_and_leave_no_descriptor),
         CASE(shards_beyond_the_descriptor_limit_are_read_too),
