@@ -19,7 +19,7 @@ def load(job: Job) -> Loader:
     import numpy as np
     import tensorflow as tf
 
-    # One layer of parallelism: the map's. Two pools of two threads on two cores get in each other's way.
+    # One layer of parallelism, the map's, so that no more threads than the others' compete for the cores.
     tf.config.threading.set_inter_op_parallelism_threads(job.threads)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     calls = tf.data.AUTOTUNE if job.variant == "tfdata-autotune" else job.threads
