@@ -84,7 +84,9 @@ def prepare(entry: Entry, view: View, options: argparse.Namespace) -> None:
     """Find out whether a contestant can run at all, and write its own file format if it has one."""
     if interpreter(entry.spec.env) is None:
         ours = entry.spec.env == "penstock"
-        entry.problem = f"missing: {'not built yet, no .venv' if ours else 'run scripts/setup-bench'}"
+        entry.problem = (
+            f"missing: {'not built yet, no .venv' if ours else 'run scripts/setup-bench'}"
+        )
     elif needs_prepare(entry.name):
         result = run_worker(entry.name, entry.spec, view.directory, options, prepare=True)
         problem = result.get("missing") or result.get("failed")
