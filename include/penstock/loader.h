@@ -41,7 +41,7 @@ typedef enum pen_tail {
 
 typedef enum pen_on_error {
     PEN_ON_ERROR_RAISE = 0,
-    PEN_ON_ERROR_SKIP,    /* the batch gets shorter; one rank only */
+    PEN_ON_ERROR_SKIP,    /* the batch gets shorter, or is left out; one rank only */
     PEN_ON_ERROR_REPLACE, /* another sample, f(seed, epoch, position, attempt) */
 } pen_on_error;
 

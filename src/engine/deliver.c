@@ -95,21 +95,12 @@ static int fail_for_good(pen_loader *loader, const pen_error *why, pen_error *er
     return why->code;
 }
 
-int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
+/* Take a batch, judge it and move on.  0 with *out NULL: all its samples were skipped. */
+static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
 {
-    *out = NULL;
-    int rc = pen__loader_check_owner(loader, err);
-    if (rc)
-        return rc;
-    if (loader->failure.code)
-        return fail_for_good(loader, &loader->failure, err);
-    if (loader->end_pending || loader->n_batches == 0) {
-        loader->end_pending = false;
-        return PEN_END;
-    }
     int64_t t0 = pen__now_ns();
-    rc = start(loader, err);
     pen_batch *batch = NULL;
+    int rc = start(loader, err);
     if (rc == 0)
         rc = take(loader, timeout_ns, &batch);
     pen__counter_add(&loader->wait_ns, pen__now_ns() - t0);
@@ -125,6 +116,10 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
         return fail_for_good(loader, &why, err);
     }
     advance(loader);
+    if (batch->count == 0) {
+        pen_batch_unref(batch);
+        return 0;
+    }
     pen__slab_hand_over(batch);
     if (atomic_load(&loader->first_batch_ns) == 0)
         atomic_store(&loader->first_batch_ns, atomic_load(&loader->wait_ns));
@@ -132,6 +127,24 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
     pen__counter_add(&loader->n_samples_out, batch->count);
     *out = batch;
     return 0;
+}
+
+int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
+{
+    *out = NULL;
+    int rc = pen__loader_check_owner(loader, err);
+    if (rc)
+        return rc;
+    if (loader->failure.code)
+        return fail_for_good(loader, &loader->failure, err);
+    do {
+        if (loader->end_pending || loader->n_batches == 0) {
+            loader->end_pending = false;
+            return PEN_END;
+        }
+        rc = deliver(loader, timeout_ns, out, err);
+    } while (rc == 0 && !*out);
+    return rc;
 }
 
 static int replay(pen_loader *loader, pen_batch *batch, pen__carrier *carrier, pen_error *err)
@@ -149,9 +162,9 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     int rc = pen__loader_check_owner(loader, err);
     if (rc)
         return rc;
-    if (epoch < 0 || index < 0 || index >= loader->n_batches)
-        return pen__fail(err, PEN_EINVAL, -1, "batch %lld: an epoch has batches 0 to %lld",
-                         (long long)index, (long long)loader->n_batches - 1);
+    if (epoch < 0 || epoch >= UINT32_MAX || index < 0 || index >= loader->n_batches)
+        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
+                         (long long)index, (long long)epoch, (long long)loader->n_batches);
     pen__slab_pool *slabs = NULL; /* of its own: a replay takes no place in the stream */
     pen_batch *batch = NULL;
     pen__carrier *carrier = pen__malloc(sizeof *carrier);

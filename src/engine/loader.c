@@ -34,11 +34,22 @@ void pen_loader_opts_init(pen_loader_opts *opts)
     opts->ready_batches = 3;
 }
 
+/* Callers built against an older header pass a shorter struct. */
+static int complete_opts(pen_loader_opts *full, const pen_loader_opts *opts, pen_error *err)
+{
+    pen_loader_opts_init(full);
+    if (opts->struct_size < sizeof opts->struct_size || opts->struct_size > sizeof *full)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "loader options have a size of %zu: call pen_loader_opts_init first",
+                         opts->struct_size);
+    memcpy(full, opts, opts->struct_size);
+    full->struct_size = sizeof *full;
+    return 0;
+}
+
 /* NULL, or what is wrong with the options. */
 static const char *check(const pen_loader_opts *o)
 {
-    if (o->struct_size != sizeof *o)
-        return "options were not set up by pen_loader_opts_init";
     if (o->batch_size < 1 || o->batch_size > MAX_BATCH)
         return "batch_size must be 1 to 1048576";
     if (o->world_size < 1 || o->world_size > MAX_WORLD || o->rank < 0 || o->rank >= o->world_size)
@@ -119,7 +130,11 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
                       const pen_loader_opts *opts, pen_error *err)
 {
     *out = NULL;
-    const char *wrong = check(opts);
+    pen_loader_opts full;
+    int rc = complete_opts(&full, opts, err);
+    if (rc)
+        return rc;
+    const char *wrong = check(&full);
     if (wrong)
         return pen__fail(err, PEN_EINVAL, -1, "%s", wrong);
     pen_loader *loader = pen__calloc(1, sizeof *loader);
@@ -129,14 +144,14 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     loader->ds = pen_dataset_ref(ds);
     loader->pipe = pen_pipeline_ref(pipe);
     loader->pid = getpid();
-    loader->opts = *opts;
+    loader->opts = full;
     loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
     if (loader->opts.workers < 0)
         loader->opts.workers = pen__limit_cores();
     if (loader->opts.memory_budget == 0)
         loader->opts.memory_budget = pen__limit_memory() / 4;
     set_stream(loader);
-    int rc = build(loader, opts->ledger_path, err);
+    rc = build(loader, full.ledger_path, err);
     if (rc) {
         pen_loader_free(loader);
         return rc;

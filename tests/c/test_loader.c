@@ -330,6 +330,20 @@ static void bad_samples_are_raised_skipped_or_replaced(void **state)
 
     o = options(1);
     o.on_error = PEN_ON_ERROR_SKIP;
+    o.batch_size = 1; /* a batch with nothing left in it is not delivered */
+    loader = open_loader(&o);
+    int n_delivered = 0;
+    while ((rc = pen_loader_next(loader, -1, &b, &err)) == 0) {
+        assert_int_equal(pen_batch_count(b), 1);
+        pen_batch_unref(b);
+        n_delivered++;
+    }
+    assert_int_equal(rc, PEN_END);
+    assert_int_equal(n_delivered, PICTURES - 1);
+    pen_loader_free(loader);
+
+    o = options(1);
+    o.on_error = PEN_ON_ERROR_SKIP;
     o.max_bad = 0;
     loader = open_loader(&o);
     while ((rc = pen_loader_next(loader, -1, &b, &err)) == 0)
