@@ -10,6 +10,7 @@
  * Rows below the crop are not decoded; libwebp's call cannot be interrupted, so
  * cancelling is noticed before it only.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include <webp/decode.h>
@@ -143,6 +144,41 @@ static pen__rect with_margin(pen__rect part, int32_t w, int32_t h)
     return intersect(grown, (pen__rect){0, 0, w, h});
 }
 
+/* libwebp takes a lock of its own in every decode.  A fork in that moment would leave it
+ * locked for ever in the child, so forking waits until no decode is under way. */
+static pthread_rwlock_t fork_gate = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static pthread_once_t fork_gate_once = PTHREAD_ONCE_INIT;
+
+static void shut_fork_gate(void)
+{
+    pthread_rwlock_wrlock(&fork_gate);
+}
+
+static void open_fork_gate(void)
+{
+    pthread_rwlock_unlock(&fork_gate);
+}
+
+/* In the child the lock still counts readers that were waiting in the parent: a new one. */
+static void renew_fork_gate(void)
+{
+    fork_gate = (pthread_rwlock_t)PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+}
+
+static void set_up_fork_gate(void)
+{
+    pthread_atfork(shut_fork_gate, open_fork_gate, renew_fork_gate);
+}
+
+static VP8StatusCode decode_unforked(const WebPIterator *frame, WebPDecoderConfig *config)
+{
+    pthread_once(&fork_gate_once, set_up_fork_gate);
+    pthread_rwlock_rdlock(&fork_gate);
+    VP8StatusCode status = WebPDecode(frame->fragment.bytes, frame->fragment.size, config);
+    pthread_rwlock_unlock(&fork_gate);
+    return status;
+}
+
 /* Decode the rectangle `crop` of a frame to `out`, rows of `stride` bytes. */
 static int run_library(const pen__decode_job *job, const WebPIterator *frame, pen__rect crop,
                        uint8_t *out, size_t stride)
@@ -158,7 +194,7 @@ static int run_library(const pen__decode_job *job, const WebPIterator *frame, pe
     config.output.colorspace = MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA = (WebPRGBABuffer){out, (int)stride, stride * (size_t)crop.h};
-    VP8StatusCode status = WebPDecode(frame->fragment.bytes, frame->fragment.size, &config);
+    VP8StatusCode status = decode_unforked(frame, &config);
     int64_t at = frame->fragment.bytes - job->src;
     switch (status) {
     case VP8_STATUS_OK:

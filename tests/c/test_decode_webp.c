@@ -1,6 +1,10 @@
 /* test_decode_webp.c - lossy, lossless and animated WebP, whole and in windows. */
 #include "decoding.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <webp/decode.h>
 #include <webp/encode.h>
 
@@ -147,6 +151,48 @@ static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
     free(px), free(f.data);
 }
 
+static atomic_bool is_over;
+
+static void *decode_all_the_time(void *ctx)
+{
+    const file *f = ctx;
+    uint8_t dst[25 * 19 * 3];
+    while (!atomic_load(&is_over))
+        if (pen_image_decode(f->data, f->len, 0, 0, 25, 19, 3, dst, sizeof dst, NULL) < 0)
+            abort();
+    return NULL;
+}
+
+/* libwebp's own locks must not be held at the moment of a fork; a child that hangs is
+ * ended by its alarm and counts as failed. */
+static void a_child_forked_during_decodes_can_decode(void **state)
+{
+    (void)state;
+    uint8_t *px = make_picture(25, 19, 3, 4), dst[25 * 19 * 3];
+    file f = encode_webp(px, 25, 19, 3, 75);
+    pthread_t threads[3];
+    atomic_store(&is_over, false);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, decode_all_the_time, &f), 0);
+    int n_failed = 0;
+    for (int i = 0; i < 300 && n_failed == 0; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(30);
+            int64_t n = pen_image_decode(f.data, f.len, 0, 0, 25, 19, 3, dst, sizeof dst, NULL);
+            _exit(n == (int64_t)sizeof dst ? 0 : 1);
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        n_failed += status != 0;
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(n_failed, 0);
+    free(px), free(f.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +202,7 @@ int main(void)
         cmocka_unit_test(truncations_and_flips_are_survived),
         cmocka_unit_test(a_truncated_file_is_corrupt),
         cmocka_unit_test(a_failing_allocation_is_reported_and_leaks_nothing),
+        cmocka_unit_test(a_child_forked_during_decodes_can_decode),
     };
     return cmocka_run_group_tests(tests, set_up_decoder, tear_down_decoder);
 }
