@@ -49,9 +49,10 @@ fuzz: setup-fuzz ## Fuzz every parser (SECONDS=60 for each)
 	@scripts/fuzz $(SECONDS_EACH)
 
 ##@ Measure it
-bench: setup-build $(INSTALLED) ## Compare with other loaders (DATA=folder or tar)
+bench: setup-build $(INSTALLED) ## Compare with other loaders: table, JSON and plot (DATA=folder; ARGS=--quick)
 	@scripts/setup-bench
-	@.venv-bench/main/bin/python -m bench.run $(if $(DATA),--data '$(DATA)') $(ARGS)
+	@.venv-bench/main/bin/python -m bench.run $(if $(DATA),--data '$(DATA)') \
+	  --json bench/results/local/bench.json --plot bench/results/local/bench.png $(ARGS)
 
 bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
