@@ -42,10 +42,11 @@ void cli_stream_init(cli_stream *stream)
     stream->loader.order = PEN_ORDER_SHUFFLE;
 }
 
-static void show_progress(void *ctx, int64_t done, int64_t total)
+static int show_progress(void *ctx, int64_t done, int64_t total)
 {
     (void)ctx;
     cli_progress("indexing", done, total);
+    return cli_is_interrupted();
 }
 
 bool cli_open_dataset(cli_open *open, const char *spec)

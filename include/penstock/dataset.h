@@ -21,8 +21,7 @@
  *   depth; the type itself is found from the content when decoding.  Every
  *   directory in the root is a class, labelled by its place in sorted order,
  *   also when it is empty (leaving it out would shift other labels).  Images in
- *   the root and nowhere else: every label is 0 and there are no classes (the
- *   same in tars and manifests that are flat and give no label at all).
+ *   the root and nowhere else: every label is 0 and there are no classes.
  *   Images in both are an error.  Names that begin with a dot are passed over.
  *   Links are followed as torchvision does; a loop is an error.
  *
@@ -31,9 +30,9 @@
  *   up to the first dot are one sample, as in WebDataset: the image, .cls (an
  *   integer: the label), .json, .txt; others are passed over ("a.mask.png" beside
  *   "a.jpg").  Without a plain image, names that have an image's extension count
- *   up to their last dot, as in folders.  Without .cls the label is -1; nothing is
- *   read from .json.  Links, devices, sparse files, absolute names, ".." and
- *   two images in one sample are refused.
+ *   up to their last dot, as in folders.  Without any .cls, directories are classes as in
+ *   folders; with some, the others have label -1.  Nothing is read from .json.  Links, devices,
+ * sparse files, absolute names, ".." and two images in one sample are refused.
  *
  * Manifests
  *   .csv (path,label; RFC 4180; header optional) or .jsonl ({"path": ...,
@@ -75,8 +74,9 @@ typedef struct pen_dataset_opts {
     bool use_cache;        /* default true; false neither reads nor writes it */
     bool allow_outside;    /* manifest: permit absolute paths and ".." (default false) */
     /* Called now and then while a long index is built; may be NULL.  Tars: bytes of
-     * shards indexed, of all; else: samples found, and -1 for a total. */
-    void (*progress)(void *ctx, int64_t done, int64_t total);
+     * shards indexed, of all; else: samples found, and -1 for a total.  Anything but 0
+     * ends opening with PEN_ECANCELED. */
+    int (*progress)(void *ctx, int64_t done, int64_t total);
     void *progress_ctx;
 } pen_dataset_opts;
 
@@ -97,7 +97,7 @@ PEN_API pen_source_kind pen_dataset_kind(const pen_dataset *ds);
 PEN_API const char *pen_source_kind_name(pen_source_kind kind);
 PEN_API int64_t pen_dataset_count(const pen_dataset *ds);
 PEN_API int64_t pen_dataset_bytes(const pen_dataset *ds);
-/* Identity: 32 hex digits and a NUL over sorted (key, length, label). */
+/* Identity: 32 hex digits and a NUL over sorted (key, length, label, id). */
 PEN_API const char *pen_dataset_hash(const pen_dataset *ds);
 /* Bytes of memory the index takes, beside the names. */
 PEN_API int64_t pen_dataset_index_bytes(const pen_dataset *ds);

@@ -44,7 +44,8 @@ enum {
 typedef struct pen_error {
     int code;
     int64_t offset; /* byte in the sample or file, -1 if unknown */
-    char text[488];
+    int64_t sample; /* id of the sample at fault, -1 if none */
+    char text[480];
 } pen_error;
 
 /* "PEN_ECORRUPT", or "PEN_UNKNOWN" for a number that is not in the list. */

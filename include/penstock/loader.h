@@ -56,7 +56,7 @@ typedef struct pen_loader_opts {
     int32_t rank, world_size;
     pen_tail tail;
     pen_on_error on_error;
-    int64_t max_bad;         /* bad samples tolerated per run before PEN_EBAD; default 1000 */
+    int64_t max_bad;         /* bad samples of this rank before PEN_EBAD; default 1000 */
     const char *ledger_path; /* JSONL of bad samples, appended; NULL: none */
     int32_t workers;         /* threads; 0 runs inline in pen_loader_next; -1: one a usable core */
     int32_t ready_batches;   /* batches under way or waiting, default 3 */
@@ -65,7 +65,8 @@ typedef struct pen_loader_opts {
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);
 
-/* References dataset and pipeline.  Threads start with the first pen_loader_next. */
+/* References dataset and pipeline; `opts` may be NULL.  Threads start with the first
+ * pen_loader_next. */
 PEN_API int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
                               const pen_loader_opts *opts, pen_error *err);
 /* Ends the threads (each finishes or abandons its sample) and frees.  Batches
@@ -101,9 +102,9 @@ typedef struct pen_loader_stats {
     int64_t batches, samples, bad_samples;
     int64_t bytes_read;
     int64_t read_ns, decode_ns, augment_ns, tensor_ns; /* workers' busy time by stage */
-    int64_t idle_ns;                                   /* workers waiting for room */
-    int64_t wait_ns;                                   /* the caller waiting in pen_loader_next */
-    int64_t first_batch_ns;                            /* from the first call to the first batch */
+    int64_t idle_ns;        /* workers waiting for room: in the window, in memory */
+    int64_t wait_ns;        /* the caller waiting in pen_loader_next */
+    int64_t first_batch_ns; /* how long the caller waited for its first batch */
     int64_t budget_bytes, budget_used, budget_peak;
     int32_t workers, ready;
 } pen_loader_stats;

@@ -39,7 +39,7 @@ static inline py_state *py_state_of(PyObject *self)
 /* Raise what the library reported; always returns NULL.  `err->code` 0: `code` stands alone. */
 PyObject *py_raise(py_state *state, int code, const pen_error *err);
 /* A pen_error that says nothing yet. */
-#define PY_NO_ERROR ((pen_error){.code = 0, .offset = -1})
+#define PY_NO_ERROR ((pen_error){.code = 0, .offset = -1, .sample = -1})
 
 /* ---- py_fields.c: C structs as dicts, by table ---- */
 

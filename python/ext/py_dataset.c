@@ -18,6 +18,16 @@ pen_dataset *py_dataset_get(py_state *state, PyObject *object)
 
 /* ---- opening ---- */
 
+/* Called without Python's lock while a long index is built: Ctrl-C ends it. */
+static int check_signals(void *ctx, int64_t done, int64_t total)
+{
+    (void)ctx, (void)done, (void)total;
+    PyGILState_STATE lock = PyGILState_Ensure();
+    int interrupted = PyErr_CheckSignals() != 0; /* the exception stays set for open_dataset */
+    PyGILState_Release(lock);
+    return interrupted;
+}
+
 /* Open with Python's lock released; NULL and an exception on failure. */
 static pen_dataset *open_dataset(py_state *state, const char *path, const char *cache_dir,
                                  bool use_cache, bool allow_outside)
@@ -27,11 +37,13 @@ static pen_dataset *open_dataset(py_state *state, const char *path, const char *
     opts.cache_dir = cache_dir;
     opts.use_cache = use_cache;
     opts.allow_outside = allow_outside;
+    opts.progress = check_signals;
     pen_dataset *dataset = NULL;
     pen_error err = PY_NO_ERROR;
     int rc;
     Py_BEGIN_ALLOW_THREADS rc = pen_dataset_open(&dataset, path, &opts, &err);
-    Py_END_ALLOW_THREADS return rc < 0 ? (pen_dataset *)py_raise(state, rc, &err) : dataset;
+    Py_END_ALLOW_THREADS if (PyErr_Occurred()) return NULL;
+    return rc < 0 ? (pen_dataset *)py_raise(state, rc, &err) : dataset;
 }
 
 int py_optional_path(PyObject *object, void *out)

@@ -41,9 +41,14 @@ PyObject *py_raise(py_state *state, int code, const pen_error *err)
     PyObject *code_name = PyUnicode_FromString(name);
     PyObject *offset = has_reason && err->offset >= 0 ? PyLong_FromLongLong(err->offset)
                                                       : (Py_INCREF(Py_None), Py_None);
-    if (error && code_name && offset && PyObject_SetAttrString(error, "code", code_name) == 0 &&
-        PyObject_SetAttrString(error, "offset", offset) == 0)
+    PyObject *sample = has_reason && err->sample >= 0 ? PyLong_FromLongLong(err->sample)
+                                                      : (Py_INCREF(Py_None), Py_None);
+    if (error && code_name && offset && sample &&
+        PyObject_SetAttrString(error, "code", code_name) == 0 &&
+        PyObject_SetAttrString(error, "offset", offset) == 0 &&
+        PyObject_SetAttrString(error, "sample", sample) == 0)
         PyErr_SetObject(class, error);
+    Py_XDECREF(sample);
     Py_XDECREF(offset);
     Py_XDECREF(code_name);
     Py_XDECREF(error);

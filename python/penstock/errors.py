@@ -13,6 +13,8 @@ class Error(Exception):
     """The name in the C library's list, such as 'PEN_ECORRUPT'."""
     offset: int | None = None
     """The byte in the sample or file, if it is known."""
+    sample: int | None = None
+    """The id of the sample at fault; `loader.dataset.key(error.sample)` is its key."""
 
 
 class DataError(Error):

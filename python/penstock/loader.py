@@ -60,7 +60,10 @@ class Loader:
     ops            penstock.transforms, in turn; the output must have one size
     batch_size     samples a batch of this rank; the global batch is batch_size * world_size
     num_workers    threads; 0 works in the caller's thread, "auto" is one a usable core
-    order          "sequential", "shuffle" or "block" (blocks of neighbours, for slow disks)
+    order          "sequential", "shuffle" or "block" (for slow disks: blocks of block_size
+                   neighbours, shuffled among window blocks)
+    drop_last      the same as tail="drop"
+    rank           which of world_size equal parts of each global batch to deliver
     tail           the last, incomplete batch: "short", "drop", "pad" (see batch["mask"]) or
                    "wrap"; by default "short" with one rank and "wrap" with several
     on_error       a bad sample: "raise", "skip" (one rank only) or "replace"
@@ -69,6 +72,8 @@ class Loader:
     memory_budget  bytes, or text such as "2GiB"; a hard limit that slows the loader
     prefetch       batches under way or ready
     dtype          of the images; by default float32 after ToTensor, else uint8
+    layout         "NCHW" or "NHWC"
+    cache_dir      where indexes of tars are kept (see the guide for the default)
     """
 
     def __init__(
@@ -119,6 +124,7 @@ class Loader:
         self._options = options
         self._turn = 0  # grows whenever the position is moved; older iterators see it
         self._left_in: int | None = None  # the epoch that an unfinished iteration stands in
+        self._is_resumed = False  # by load_state_dict, and nothing was taken since
 
     # Iterating
 
@@ -138,13 +144,20 @@ class Loader:
         return self._core.tell()[0] if self._left_in is None else self._left_in
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch.  What is prefetched for it is kept."""
-        self._core.seek(transforms.check_integer("epoch", epoch, 0, INT64_MAX), 0)
-        self._moved()
+        """Let the next iteration be this epoch.  What is prefetched for it is kept.
+
+        Right after load_state_dict, the epoch of that state goes on where it stood: the usual
+        loop calls set_epoch before every epoch, also before the one that is resumed.
+        """
+        epoch = transforms.check_integer("epoch", epoch, 0, INT64_MAX)
+        if not (self._is_resumed and self._core.tell()[0] == epoch):
+            self._core.seek(epoch, 0)
+            self._moved()
 
     def _moved(self) -> None:
         self._turn += 1
         self._left_in = None
+        self._is_resumed = False
 
     # State
 
@@ -160,6 +173,7 @@ class Loader:
         """
         self._core.resume(json.dumps(state))
         self._moved()
+        self._is_resumed = True
 
     # Asking
 
@@ -182,6 +196,7 @@ class Loader:
 
     def draw(self, epoch: int, id: int) -> list[dict[str, Any]]:
         """What each operation does to a sample, the first time it occurs in an epoch."""
+        id = transforms.check_integer("id", id, 0, len(self.dataset) - 1)
         return self._pipeline.draw(self.dataset.read(id), self._options["seed"], epoch, id, 0)
 
     def stats(self) -> dict[str, int]:

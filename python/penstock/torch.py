@@ -40,6 +40,8 @@ class DataLoader:
         world_size: int | None = None,
         **options: Unpack[Options],
     ) -> None:
+        if options.get("tail") == "pad":
+            raise ValueError("tail='pad' marks repeats in a mask: use penstock.Loader to see it")
         rank, world_size = _place(rank, world_size)
         self.loader = Loader(
             path,

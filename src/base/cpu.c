@@ -5,8 +5,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static unsigned detected;
@@ -15,8 +20,9 @@ static _Atomic unsigned mask = ~0U;
 static void detect(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("bmi2"))
+    unsigned a, b, c = 0, d; /* F16C by hand: not every compiler's builtin knows its name */
+    bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c)
         detected |= PEN__CPU_AVX2;
 #endif
     const char *wish = getenv("PENSTOCK_CPU");

@@ -2,7 +2,7 @@
 #ifndef PEN_BASE_CPU_H
 #define PEN_BASE_CPU_H
 
-/* AVX2 together with FMA, BMI2 and F16C (which every processor with FMA has). */
+/* AVX2 together with FMA and F16C. */
 #define PEN__CPU_AVX2 1U
 
 /* Flags in use: detected, less what PENSTOCK_CPU=scalar switches off. */

@@ -49,6 +49,7 @@ int pen__fail(pen_error *err, int code, int64_t offset, const char *fmt, ...)
     if (err) {
         err->code = code;
         err->offset = offset;
+        err->sample = -1;
         va_list args;
         va_start(args, fmt);
         vsnprintf(err->text, sizeof err->text, fmt, args);

@@ -157,7 +157,7 @@ int pen__budget_get(pen__budget *b, int64_t rank, size_t bytes, size_t extra, bo
                     pen__block *out)
 {
     memset(out, 0, sizeof *out);
-    size_t rounded = (bytes + BLOCK_ROUND - 1) & ~(size_t)(BLOCK_ROUND - 1);
+    size_t rounded = (bytes / BLOCK_ROUND + 1) * BLOCK_ROUND; /* never 0, also for empty files */
     if ((int64_t)bytes > b->limit || (int64_t)(rounded + extra) > b->limit)
         return PEN_EBUDGET;
     pthread_mutex_lock(&b->lock);

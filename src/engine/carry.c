@@ -96,6 +96,16 @@ static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, c
     return rc;
 }
 
+/* Ask for memory and count the time as idle. */
+static int get_block(const pen__carry_env *env, pen__carrier *c, int64_t rank, size_t bytes,
+                     size_t extra, pen__block *out)
+{
+    int64_t t0 = pen__now_ns();
+    int rc = pen__budget_get(env->budget, rank, bytes, extra, true, out);
+    pen__counter_add(&c->idle_ns, pen__now_ns() - t0);
+    return rc;
+}
+
 /* The slow way, holding nothing while it waits: one block for file and pixels. */
 static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
                               int64_t rank, size_t len, void *dst, pen_error *err)
@@ -103,14 +113,15 @@ static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const 
     size_t file_bytes = (len + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     size_t bytes = file_bytes + c->plan.scratch_bytes;
     pen__block block;
-    int rc = pen__budget_get(env->budget, rank, bytes, c->plan.library_bytes, true, &block);
+    int rc = get_block(env, c, rank, bytes, c->plan.library_bytes, &block);
     if (rc)
         return explain(err, rc, bytes + c->plan.library_bytes, env->budget);
     rc = read_sample(env, c, key->sample, block.data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, block.data, len, err);
     /* The file may have changed meanwhile: never trust the first plan with new bytes. */
-    if (rc == 0 && file_bytes + c->plan.scratch_bytes > block.cap)
+    if (rc == 0 &&
+        (file_bytes + c->plan.scratch_bytes > block.cap || c->plan.library_bytes > block.extra))
         rc = pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
     if (rc == 0)
         rc = run(env, c, key, block.data, len, block.data + file_bytes, dst, err);
@@ -122,7 +133,7 @@ static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
                  size_t len, void *dst, pen_error *err)
 {
     pen__block file, scratch;
-    int rc = pen__budget_get(env->budget, rank, len, 0, true, &file);
+    int rc = get_block(env, c, rank, len, 0, &file);
     if (rc)
         return explain(err, rc, len, env->budget);
     rc = read_sample(env, c, key->sample, file.data, len, err);
@@ -150,12 +161,12 @@ int pen__carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, i
     int64_t len = pen_dataset_length(env->ds, key->sample);
     int rc = len < 0 ? pen__fail(err, PEN_EINVAL, -1, "no such sample")
                      : carry(env, c, key, rank, (size_t)len, dst, err);
-    if (rc == 0) {
-        pen__counter_add(&c->n_samples, 1);
+    if (rc == 0)
         return 0;
-    }
     if (rc == PEN_ECANCELED || is_cancelled(env))
         return PEN_ECANCELED;
+    if (err)
+        err->sample = key->sample;
     char name[256];
     if (pen_dataset_key(env->ds, key->sample, name, sizeof name) < 0)
         snprintf(name, sizeof name, "id %lld", (long long)key->sample);

@@ -19,7 +19,7 @@ typedef struct pen__carry_env {
 /* One thread's tools.  Counters have one writer and any number of readers. */
 typedef struct pen__carrier {
     pen__decoder *dec;
-    _Atomic int64_t n_samples, bytes_read;
+    _Atomic int64_t bytes_read;
     _Atomic int64_t read_ns, decode_ns, augment_ns, tensor_ns, idle_ns;
     pen_image_info info;
     pen_params params[PEN_PIPELINE_MAX_OPS];

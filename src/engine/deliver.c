@@ -100,15 +100,13 @@ static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_
 {
     int64_t t0 = pen__now_ns();
     pen_batch *batch = NULL;
-    int rc = start(loader, err);
-    if (rc == 0)
-        rc = take(loader, timeout_ns, &batch);
-    pen__counter_add(&loader->wait_ns, pen__now_ns() - t0);
-    if (rc == PEN_ENOMEM)
-        pen__fail(err, rc, -1, "out of memory for a batch");
-    if (rc)
-        return rc;
     pen_error why = {.offset = -1};
+    int rc = start(loader, &why);
+    if (rc == 0 && (rc = take(loader, timeout_ns, &batch)) < 0)
+        pen__fail(&why, rc, -1, "%s", pen_error_message(rc));
+    pen__counter_add(&loader->wait_ns, pen__now_ns() - t0);
+    if (rc)
+        return rc < 0 ? fail_for_good(loader, &why, err) : rc;
     why.code = judge(loader, batch, true, &why);
     atomic_store(&loader->n_bad_seen, loader->n_bad);
     if (why.code) {

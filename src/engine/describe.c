@@ -5,6 +5,8 @@
 
 #include <penstock/version.h>
 
+#include <locale.h>
+
 #include "base/text.h"
 
 static const char *const filter_names[] = {"nearest", "lanczos", "bilinear",
@@ -93,7 +95,7 @@ static void add_settings(pen__text *out, const pen_op *op)
     }
 }
 
-char *pen__describe(const pen_pipeline *pipe)
+static char *describe(const pen_pipeline *pipe)
 {
     pen__text out = {0};
     pen__text_add(&out, "{\"numerics\":%d,\"dtype\":\"%s\",\"layout\":\"%s\",\"ops\":[",
@@ -110,4 +112,17 @@ char *pen__describe(const pen_pipeline *pipe)
         return NULL;
     }
     return out.data;
+}
+
+/* The program's locale may write 0,5 for 0.5: identity must not depend on it. */
+char *pen__describe(const pen_pipeline *pipe)
+{
+    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (!plain)
+        return NULL;
+    locale_t before = uselocale(plain);
+    char *text = describe(pipe);
+    uselocale(before);
+    freelocale(plain);
+    return text;
 }

@@ -1,8 +1,8 @@
 /* draw.c - the parameters of every operation, from a key and an image header.
  *
  * Distributions are torchvision's.  Each operation has its own random stream
- * (its place in the line is in the counter), so adding an operation never
- * changes what the others draw.  No pixel is looked at, so any site can do this
+ * (its place in the line is in the counter), so an operation added at the end
+ * never changes what those before it draw.  No pixel is looked at, so any site can do this
  * before decoding.
  */
 #include "engine/pipeline.h"

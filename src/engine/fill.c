@@ -49,7 +49,7 @@ void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch,
     uint8_t *dst = batch->data + (size_t)slot * batch->shape.bytes;
     for (int attempt = 0;; attempt++) {
         pen_key key = key_of(loader, batch, &where, attempt);
-        pen_error error = {.offset = -1};
+        pen_error error = {.offset = -1, .sample = -1};
         batch->ids[slot] = key.sample;
         batch->labels[slot] = pen_dataset_label(loader->ds, key.sample);
         batch->mask[slot] = !where.is_repeat;

@@ -38,6 +38,8 @@ void pen_loader_opts_init(pen_loader_opts *opts)
 static int complete_opts(pen_loader_opts *full, const pen_loader_opts *opts, pen_error *err)
 {
     pen_loader_opts_init(full);
+    if (!opts)
+        return 0;
     if (opts->struct_size < sizeof opts->struct_size || opts->struct_size > sizeof *full)
         return pen__fail(err, PEN_EINVAL, -1,
                          "loader options have a size of %zu: call pen_loader_opts_init first",
@@ -207,7 +209,7 @@ int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error 
     if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch > loader->n_batches)
         return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
                          (long long)batch, (long long)epoch, (long long)loader->n_batches);
-    if (batch == loader->n_batches) {
+    if (batch == loader->n_batches && batch > 0) {
         batch = 0;
         epoch++;
     }
@@ -252,6 +254,7 @@ static void describe_state(const pen_loader *loader, pen__state *state)
         .window = is_block ? o->order_window : 0,
         .tail = loader->stream.tail,
         .is_tail_auto = o->tail == PEN_TAIL_AUTO,
+        .on_error = o->on_error,
         .numerics = PEN_NUMERICS_VERSION,
     };
     snprintf(state->dataset, sizeof state->dataset, "%s", pen_dataset_hash(loader->ds));
@@ -297,12 +300,14 @@ void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
         out->tensor_ns += atomic_load(&c->tensor_ns);
         out->idle_ns += atomic_load(&c->idle_ns);
     }
-    int64_t slabs = pen__slab_pool_used(loader->slabs);
     out->budget_bytes = loader->opts.memory_budget;
+    out->workers = loader->pool ? pen__pool_size(loader->pool) : loader->opts.workers;
+    if (pen__loader_check_owner(loader, NULL) != 0)
+        return; /* after a fork the locks below may be held for ever */
+    int64_t slabs = pen__slab_pool_used(loader->slabs);
     pen__budget_usage(loader->budget, &out->budget_used, &out->budget_peak);
     out->budget_used += slabs;
     out->budget_peak += (int64_t)loader->max_slabs *
                         (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
-    out->workers = loader->opts.workers;
     out->ready = pen__window_ready_count(loader->window);
 }

@@ -84,7 +84,7 @@ static int64_t block_order_at(const pen_order *order, int64_t epoch, int64_t pos
 
 int64_t pen_order_at(const pen_order *order, int64_t epoch, int64_t position)
 {
-    if (position < 0 || position >= order->count || epoch < 0)
+    if (position < 0 || position >= order->count || epoch < 0 || epoch > UINT32_MAX)
         return PEN_EINVAL;
     if (order->kind == PEN_ORDER_SEQUENTIAL)
         return position;

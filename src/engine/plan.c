@@ -218,8 +218,11 @@ static int check_one(const pen_op *op, const pen_params *p, const pen_params *dr
     }
     if (op->kind == PEN_OP_COLOR_JITTER) {
         unsigned seen = 0;
-        for (int i = 0; i < 4; i++)
-            seen |= p->order[i] < 4 ? 1U << p->order[i] : 0;
+        for (int i = 0; i < 4; i++) {
+            bool is_sane = i == 3 ? p->factor[i] >= -0.5F && p->factor[i] <= 0.5F
+                                  : p->factor[i] >= 0 && p->factor[i] < 1e6F;
+            seen |= is_sane && p->order[i] < 4 ? 1U << p->order[i] : 0;
+        }
         return seen == 0xF ? 0 : -1;
     }
     return p->w == drawn->w && p->h == drawn->h && p->x == drawn->x && p->y == drawn->y ? 0 : -1;

@@ -120,6 +120,7 @@ pen_batch *pen__slab_get(pen__slab_pool *pool)
     pthread_mutex_unlock(&pool->lock);
     if (batch) {
         atomic_store(&batch->refs, 1);
+        atomic_store(&batch->lost_a_fault, false);
         batch->n_slots = batch->count = pool->n_slots;
     }
     return batch;

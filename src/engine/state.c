@@ -11,21 +11,23 @@
 
 static const char *const order_names[] = {"sequential", "shuffle", "block"};
 static const char *const tail_names[] = {"auto", "short", "drop", "pad", "wrap"};
+static const char *const on_error_names[] = {"raise", "skip", "replace"};
 
 enum { STATE_FORMAT = 1 };
 
 int64_t pen__state_write(const pen__state *s, char *dst, size_t dst_cap)
 {
     /* The seed as text: JSON readers disagree about integers past 2^53. */
-    int n = snprintf(
-        dst, dst_cap,
-        "{\"penstock\":%d,\"epoch\":%lld,\"batch\":%lld,\"bad\":%lld,\"seed\":\"%llu\","
-        "\"global_batch\":%lld,\"order\":\"%s\",\"block\":%d,\"window\":%d,"
-        "\"tail\":\"%s\",\"tail_auto\":%s,\"numerics\":%d,\"dataset\":\"%s\",\"pipeline\":\"%s\"}",
-        STATE_FORMAT, (long long)s->epoch, (long long)s->batch, (long long)s->n_bad,
-        (unsigned long long)s->seed, (long long)s->global_batch, order_names[s->order], s->block,
-        s->window, tail_names[s->tail], s->is_tail_auto ? "true" : "false", s->numerics, s->dataset,
-        s->pipeline);
+    int n =
+        snprintf(dst, dst_cap,
+                 "{\"penstock\":%d,\"epoch\":%lld,\"batch\":%lld,\"bad\":%lld,\"seed\":\"%llu\","
+                 "\"global_batch\":%lld,\"order\":\"%s\",\"block\":%d,\"window\":%d,"
+                 "\"tail\":\"%s\",\"tail_auto\":%s,\"on_error\":\"%s\",\"numerics\":%d,\"dataset\":"
+                 "\"%s\",\"pipeline\":\"%s\"}",
+                 STATE_FORMAT, (long long)s->epoch, (long long)s->batch, (long long)s->n_bad,
+                 (unsigned long long)s->seed, (long long)s->global_batch, order_names[s->order],
+                 s->block, s->window, tail_names[s->tail], s->is_tail_auto ? "true" : "false",
+                 on_error_names[s->on_error], s->numerics, s->dataset, s->pipeline);
     return n < 0 || (size_t)n >= dst_cap ? PEN_ENOSPC : n;
 }
 
@@ -52,17 +54,19 @@ static bool fill(pen__state *s, json_t *json)
 {
     int format, is_tail_auto;
     json_int_t epoch, batch, bad, global_batch;
-    const char *seed, *order, *tail, *dataset, *pipeline;
-    if (json_unpack(json, "{s:i,s:I,s:I,s:I,s:s,s:I,s:s,s:i,s:i,s:s,s:b,s:i,s:s,s:s}", "penstock",
-                    &format, "epoch", &epoch, "batch", &batch, "bad", &bad, "seed", &seed,
-                    "global_batch", &global_batch, "order", &order, "block", &s->block, "window",
-                    &s->window, "tail", &tail, "tail_auto", &is_tail_auto, "numerics", &s->numerics,
-                    "dataset", &dataset, "pipeline", &pipeline) != 0)
+    const char *seed, *order, *tail, *on_error, *dataset, *pipeline;
+    if (json_unpack(json, "{s:i,s:I,s:I,s:I,s:s,s:I,s:s,s:i,s:i,s:s,s:b,s:s,s:i,s:s,s:s}",
+                    "penstock", &format, "epoch", &epoch, "batch", &batch, "bad", &bad, "seed",
+                    &seed, "global_batch", &global_batch, "order", &order, "block", &s->block,
+                    "window", &s->window, "tail", &tail, "tail_auto", &is_tail_auto, "on_error",
+                    &on_error, "numerics", &s->numerics, "dataset", &dataset, "pipeline",
+                    &pipeline) != 0)
         return false;
     int order_index = find_name(order, order_names, 3), tail_index = find_name(tail, tail_names, 5);
-    if (format != STATE_FORMAT || order_index < 0 || tail_index < 0 || epoch < 0 || batch < 0 ||
-        bad < 0 || !parse_seed(seed, &s->seed) || strlen(dataset) >= sizeof s->dataset ||
-        strlen(pipeline) >= sizeof s->pipeline)
+    int on_error_index = find_name(on_error, on_error_names, 3);
+    if (format != STATE_FORMAT || order_index < 0 || tail_index < 0 || on_error_index < 0 ||
+        epoch < 0 || batch < 0 || bad < 0 || !parse_seed(seed, &s->seed) ||
+        strlen(dataset) >= sizeof s->dataset || strlen(pipeline) >= sizeof s->pipeline)
         return false;
     s->epoch = epoch;
     s->batch = batch;
@@ -71,6 +75,7 @@ static bool fill(pen__state *s, json_t *json)
     s->order = (pen_order_kind)order_index;
     s->tail = (pen_tail)tail_index;
     s->is_tail_auto = is_tail_auto;
+    s->on_error = (pen_on_error)on_error_index;
     snprintf(s->dataset, sizeof s->dataset, "%s", dataset);
     snprintf(s->pipeline, sizeof s->pipeline, "%s", pipeline);
     return true;
@@ -92,10 +97,10 @@ int pen__state_match(const pen__state *saved, const pen__state *here, pen_error 
     const char *what = NULL;
     if (strcmp(saved->dataset, here->dataset) != 0)
         what = "dataset";
+    else if (saved->numerics != here->numerics) /* before the pipeline, whose hash covers it */
+        what = "numerics version";
     else if (strcmp(saved->pipeline, here->pipeline) != 0)
         what = "pipeline";
-    else if (saved->numerics != here->numerics)
-        what = "numerics version";
     else if (saved->seed != here->seed)
         what = "seed";
     else if (saved->order != here->order || saved->block != here->block ||
@@ -103,6 +108,9 @@ int pen__state_match(const pen__state *saved, const pen__state *here, pen_error 
         what = "order";
     else if (saved->tail != here->tail && !(saved->is_tail_auto && here->is_tail_auto))
         what = "tail";
+    else if (saved->on_error != here->on_error && saved->on_error != PEN_ON_ERROR_RAISE &&
+             here->on_error != PEN_ON_ERROR_RAISE)
+        what = "on_error";
     if (what)
         return pen__fail(err, PEN_ESTATE, -1, "the state was saved with another %s", what);
     if (saved->global_batch != here->global_batch)

@@ -13,6 +13,7 @@ typedef struct pen__state {
     int32_t block, window; /* of the block order, else 0 */
     pen_tail tail;         /* what happens to the tail, never AUTO */
     bool is_tail_auto;     /* left to the number of ranks, which a resume may change */
+    pen_on_error on_error; /* raise may become either of the others, these not each other */
     int numerics;
     char dataset[33], pipeline[33];
 } pen__state;

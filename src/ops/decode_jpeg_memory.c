@@ -49,7 +49,7 @@ static void *take(j_common_ptr cinfo, int pool_id, size_t n_bytes)
 {
     (void)pool_id;
     pen__jpeg_memory *memory = memory_of(cinfo);
-    if (n_bytes > memory->cap || padded(n_bytes) > memory->cap - memory->used)
+    if (n_bytes > memory->limit || padded(n_bytes) > memory->limit - memory->used)
         ERREXIT1(cinfo, JERR_OUT_OF_MEMORY, 0);
     void *taken = memory->block + memory->used;
     memory->used += padded(n_bytes);
@@ -163,19 +163,20 @@ void pen__jpeg_memory_init(pen__jpeg_memory *memory, struct jpeg_decompress_stru
 
 int pen__jpeg_memory_reserve(pen__jpeg_memory *memory, size_t n_bytes)
 {
-    if (n_bytes <= memory->cap)
-        return 0;
-    pen__jpeg_memory_reset(memory, 0);
-    memory->block = pen__aligned(ALIGNMENT, n_bytes);
-    if (!memory->block)
-        return PEN_ENOMEM;
-    memory->cap = n_bytes;
+    if (n_bytes > memory->cap) {
+        pen__jpeg_memory_reset(memory, 0);
+        memory->block = pen__aligned(ALIGNMENT, n_bytes);
+        if (!memory->block)
+            return PEN_ENOMEM;
+        memory->cap = n_bytes;
+    }
+    memory->limit = n_bytes;
     return 0;
 }
 
 void pen__jpeg_memory_reset(pen__jpeg_memory *memory, size_t keep)
 {
-    memory->used = 0;
+    memory->used = memory->limit = 0;
     memory->coefficients = NULL;
     if (memory->cap <= keep)
         return;

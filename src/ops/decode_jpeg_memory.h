@@ -13,6 +13,7 @@ typedef struct pen__jpeg_memory {
     struct jpeg_memory_mgr *library; /* the manager jpeg_create_decompress made */
     uint8_t *block;
     size_t cap, used;
+    size_t limit; /* of this image: a larger block kept from another gives it no more */
     struct jvirt_barray_control *coefficients; /* requested, in a list */
 } pen__jpeg_memory;
 

@@ -149,7 +149,9 @@ static bool wait_ready(pen__window *w, int64_t deadline_ns)
 
 int pen__window_take(pen__window *w, int64_t timeout_ns, void **payload)
 {
-    int64_t deadline_ns = timeout_ns < 0 ? -1 : pen__now_ns() + timeout_ns;
+    int64_t now_ns = pen__now_ns();
+    bool is_endless = timeout_ns < 0 || timeout_ns > INT64_MAX - now_ns;
+    int64_t deadline_ns = is_endless ? -1 : now_ns + timeout_ns;
     int rc = 0;
     pthread_mutex_lock(&w->lock);
     while (!head_is_complete(w)) {

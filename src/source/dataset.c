@@ -80,25 +80,37 @@ static int complete_opts(pen_dataset_opts *full, const pen_dataset_opts *opts, p
     return 0;
 }
 
-/* A flat list without any label is one class, whatever it is stored in; were it not,
- * a flat folder and a tar of it would differ. */
-static void label_flat(pen__index *index)
+int pen__dataset_report(const pen_dataset_opts *opts, int64_t done, int64_t total, pen_error *err)
 {
-    for (size_t i = 0; i < index->n; i++)
-        if (index->entries[i].label != -1 ||
-            *pen__intern_text(&index->dirs, index->entries[i].dir) != '\0')
-            return;
-    for (size_t i = 0; i < index->n; i++)
-        index->entries[i].label = 0;
+    if (!opts->progress || opts->progress(opts->progress_ctx, done, total) == 0)
+        return 0;
+    return pen__fail(err, PEN_ECANCELED, -1, "opening the dataset was cancelled");
+}
+
+/* Directories are sorted: a class begins wherever the first component changes. */
+int pen__dataset_label_by_directory(pen_dataset *ds, pen_error *err)
+{
+    const pen__intern *dirs = &ds->index.dirs;
+    uint32_t *class_of = pen__calloc(dirs->n, sizeof *class_of);
+    int64_t number = class_of ? 0 : PEN_ENOMEM;
+    for (size_t i = 0; i < dirs->n && number >= 0; i++) {
+        const char *dir = pen__intern_text(dirs, i), *slash = strchr(dir, '/');
+        if (*dir == '\0') /* the root is no class */
+            continue;
+        number = pen__intern_put(&ds->classes, dir, slash ? (size_t)(slash - dir) : strlen(dir));
+        class_of[i] = (uint32_t)number;
+    }
+    for (size_t i = 0; i < ds->index.n && number >= 0; i++)
+        ds->index.entries[i].label = (int32_t)class_of[ds->index.entries[i].dir];
+    pen__free(class_of);
+    return number >= 0 ? 0 : pen__fail(err, PEN_ENOMEM, -1, "out of memory");
 }
 
 static int fill(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err)
 {
     int rc = ds->source->open(ds, spec, opts, err);
-    if (rc != 0)
-        return rc;
-    label_flat(&ds->index);
-    rc = pen__index_digest(&ds->index, ds->hash, err);
+    if (rc == 0)
+        rc = pen__index_digest(&ds->index, ds->hash, err);
     if (rc != 0)
         return rc;
     pen__index_freeze(&ds->index);

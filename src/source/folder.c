@@ -95,8 +95,8 @@ static int add_file(scan *s, uint32_t dir, const char *name, size_t len, uint64_
                         .stem_len = pen__stem_length(name, len),
                         .length = size};
     int rc = pen__index_add(&s->ds->index, &found, s->err);
-    if (rc == 0 && s->opts->progress && s->ds->index.n % PROGRESS_EVERY == 0)
-        s->opts->progress(s->opts->progress_ctx, (int64_t)s->ds->index.n, -1);
+    if (rc == 0 && s->ds->index.n % PROGRESS_EVERY == 0)
+        rc = pen__dataset_report(s->opts, (int64_t)s->ds->index.n, -1, s->err);
     return rc;
 }
 
@@ -183,24 +183,6 @@ static int scan_dir(scan *s, uint32_t dir)
     return rc;
 }
 
-/* Directories are sorted: a class begins wherever the first component changes. */
-static int give_labels(scan *s)
-{
-    pen_dataset *ds = s->ds;
-    const pen__intern *dirs = &ds->index.dirs;
-    uint32_t *class_of = pen__calloc(dirs->n, sizeof *class_of);
-    int64_t number = class_of ? 0 : PEN_ENOMEM;
-    for (size_t i = 1; i < dirs->n && number >= 0; i++) {
-        const char *dir = pen__intern_text(dirs, i), *slash = strchr(dir, '/');
-        number = pen__intern_put(&ds->classes, dir, slash ? (size_t)(slash - dir) : strlen(dir));
-        class_of[i] = (uint32_t)number;
-    }
-    for (size_t i = 0; i < ds->index.n && number >= 0; i++)
-        ds->index.entries[i].label = (int32_t)class_of[ds->index.entries[i].dir];
-    pen__free(class_of);
-    return number >= 0 ? 0 : out_of_memory(s);
-}
-
 /* Sorted, entries in the root come first: the two ends tell flat, classes or both. */
 static int check_shape(const scan *s)
 {
@@ -231,7 +213,7 @@ static int scan_all(scan *s)
     if (rc == 0)
         rc = check_shape(s);
     if (rc == 0 && s->ds->index.entries[0].dir != 0)
-        rc = give_labels(s);
+        rc = pen__dataset_label_by_directory(s->ds, s->err);
     return rc ? rc : pen__index_unique_keys(&s->ds->index, s->err);
 }
 

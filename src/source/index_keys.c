@@ -104,8 +104,8 @@ int pen__index_digest(const pen__index *index, char out[PEN__DIGEST_TEXT], pen_e
     XXH3_state_t *state = XXH3_createState();
     if (!state)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory while hashing");
-    static const char domain[] = "penstock dataset 1";
-    uint8_t record[16];
+    static const char domain[] = "penstock dataset 2";
+    uint8_t record[24];
     char key[PEN_KEY_MAX];
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, domain, sizeof domain);
@@ -117,6 +117,7 @@ int pen__index_digest(const pen__index *index, char out[PEN__DIGEST_TEXT], pen_e
         put_le(record, len, 4);
         put_le(record + 4, entry->length, 8);
         put_le(record + 12, (uint32_t)entry->label, 4);
+        put_le(record + 16, index->by_key[i], 8); /* ids follow names, which keys leave out */
         XXH3_128bits_update(state, record, sizeof record);
         XXH3_128bits_update(state, key, len);
     }

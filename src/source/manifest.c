@@ -115,8 +115,8 @@ static int take_row(void *ctx, const pen__row *row, pen_error *err)
     int rc = take_label(f, row, &found.label, err);
     if (rc == 0)
         rc = pen__index_add(index, &found, err);
-    if (rc == 0 && f->opts->progress && index->n % PROGRESS_EVERY == 0)
-        f->opts->progress(f->opts->progress_ctx, (int64_t)index->n, -1);
+    if (rc == 0 && index->n % PROGRESS_EVERY == 0)
+        rc = pen__dataset_report(f->opts, (int64_t)index->n, -1, err);
     return rc;
 }
 

@@ -48,7 +48,7 @@ int64_t pen__path_clean(const char *path, size_t len, bool outside, char *dst, s
     if (len >= dst_cap)
         return refuse(PEN_ELIMIT, why, "is too long");
     if (len > 0 && path[0] == '/' && !outside)
-        return refuse(PEN_EINVAL, why, "is absolute");
+        return refuse(PEN_EINVAL, why, "is absolute (allow_outside permits it)");
     size_t n = 0;
     if (len > 0 && path[0] == '/')
         dst[n++] = '/';

@@ -47,4 +47,10 @@ int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_er
 int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
                            uint8_t *dst, size_t len, pen_error *err);
 
+/* Make the first component of each sample's directory its class.  Needs a sorted index. */
+int pen__dataset_label_by_directory(pen_dataset *ds, pen_error *err);
+
+/* Tell the caller how far opening has come; PEN_ECANCELED if it wants no more. */
+int pen__dataset_report(const pen_dataset_opts *opts, int64_t done, int64_t total, pen_error *err);
+
 #endif

@@ -41,6 +41,7 @@ typedef struct tar_state {
     size_t n;
     atomic_int n_kept;
     int max_kept;
+    int start_fd; /* the directory relative paths were given in: the program may leave it */
 } tar_state;
 
 /* How far opening has come, in bytes of shards. */
@@ -49,12 +50,10 @@ typedef struct progress {
     uint64_t before, total;
 } progress;
 
-static void report(void *ctx, uint64_t bytes_done)
+static int report(void *ctx, uint64_t bytes_done, pen_error *err)
 {
     const progress *p = ctx;
-    if (p->opts->progress)
-        p->opts->progress(p->opts->progress_ctx, (int64_t)(p->before + bytes_done),
-                          (int64_t)p->total);
+    return pen__dataset_report(p->opts, (int64_t)(p->before + bytes_done), (int64_t)p->total, err);
 }
 
 static int prefix_shard(pen_error *err, int rc, const char *path)
@@ -207,8 +206,7 @@ static int open_shard(pen_dataset *ds, uint32_t number, const char *cache, progr
     }
     pen__tar_index_fini(&index);
     p->before += s->stamp.size;
-    report(p, 0);
-    return rc;
+    return rc ? rc : report(p, 0, err);
 }
 
 /* Bytes at the front of all paths up to the last slash they share. */
@@ -274,6 +272,24 @@ static int give_keys(pen_dataset *ds, pen_error *err)
                      pen__show(&shown, path, strlen(path)));
 }
 
+/* Without any .cls, directories are classes and a flat tar is one class: a folder and
+ * a plain tar of it are the same dataset. */
+static int label_unlabelled(pen_dataset *ds, pen_error *err)
+{
+    const pen__index *index = &ds->index;
+    bool has_root = false, has_dirs = false;
+    for (size_t i = 0; i < index->n; i++) {
+        if (index->entries[i].label != -1)
+            return 0;
+        bool is_root = *pen__intern_text(&index->dirs, index->entries[i].dir) == '\0';
+        has_root |= is_root;
+        has_dirs |= !is_root;
+    }
+    if (has_root && has_dirs) /* no class in common */
+        return 0;
+    return pen__dataset_label_by_directory(ds, err);
+}
+
 static int tar_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err)
 {
     tar_state *state = pen__calloc(1, sizeof *state);
@@ -281,6 +297,9 @@ static int tar_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *o
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     ds->state = state;
     state->max_kept = max_kept_open();
+    state->start_fd = -1;
+    if (*spec != '/' && (state->start_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
+        return pen__fail_errno(err, errno, "open", ".");
     progress p = {.opts = opts};
     int rc = list_shards(state, spec, &p.total, err);
     char dir[PATH_MAX];
@@ -298,6 +317,8 @@ static int tar_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *o
                          pen__show(&shown, spec, strlen(spec)), (unsigned long long)n_other);
     ds->state_bytes = sizeof *state + state->n * (sizeof *state->shards + sizeof(char *));
     rc = pen__index_sort(&ds->index, err);
+    if (rc == 0) /* before keys may get their shard in front, which is no class */
+        rc = label_unlabelled(ds, err);
     return rc ? rc : give_keys(ds, err);
 }
 
@@ -309,7 +330,7 @@ static int acquire(tar_state *state, shard *s, bool *is_own, pen_error *err)
     if (fd >= 0)
         return fd;
     struct stat st;
-    fd = pen__open_regular(AT_FDCWD, s->path, &st, err);
+    fd = pen__open_regular(state->start_fd, s->path, &st, err);
     if (fd < 0)
         return fd;
     pen__tar_stamp now = pen__tar_stamp_of(&st);
@@ -360,6 +381,8 @@ static void tar_close(pen_dataset *ds)
         if (fd >= 0)
             close(fd);
     }
+    if (state->start_fd >= 0)
+        close(state->start_fd);
     pen__free(state->shards);
     pen__paths_fini(&state->paths);
     pen__free(state);

@@ -266,7 +266,7 @@ static int compare_records(const void *a, const void *b, void *ctx)
 }
 
 int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
-                         void (*progress)(void *ctx, uint64_t bytes_done), void *ctx,
+                         int (*progress)(void *ctx, uint64_t bytes_done, pen_error *err), void *ctx,
                          pen_error *err)
 {
     pen__tar_walk walk;
@@ -276,10 +276,10 @@ int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
     int rc;
     for (uint64_t n = 1; (rc = pen__tar_next(&walk, &member, err)) > 0; n++) {
         rc = take_member(&all, &walk, &member, &index->n_other, err);
+        if (rc == 0 && progress && n % PROGRESS_EVERY == 0)
+            rc = progress(ctx, walk.at, err);
         if (rc != 0)
             break;
-        if (progress && n % PROGRESS_EVERY == 0)
-            progress(ctx, walk.at);
     }
     if (rc == 0)
         rc = group(index, &all, all.items, all.n, err);

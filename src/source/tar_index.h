@@ -31,7 +31,7 @@ typedef struct pen__tar_index {
 
 /* Read all headers.  Progress, if given, gets bytes of this shard. */
 int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
-                         void (*progress)(void *ctx, uint64_t bytes_done), void *ctx,
+                         int (*progress)(void *ctx, uint64_t bytes_done, pen_error *err), void *ctx,
                          pen_error *err);
 void pen__tar_index_fini(pen__tar_index *index);
 

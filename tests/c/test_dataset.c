@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -107,27 +108,64 @@ static void the_hash_tells_keys_lengths_and_labels_apart(void **state)
     }
 }
 
-static void a_flat_list_without_labels_is_one_class_wherever_it_is_stored(void **state)
+static void a_folder_and_a_plain_tar_of_it_are_the_same_dataset(void **state)
 {
     (void)state;
-    put_text("d/a.jpg", "one");
-    put_text("d/b.jpg", "four");
-    put_text("list.csv", "d/a.jpg\nd/b.jpg\n"); /* not flat: has a directory */
-    tar_maker tar = {0};
-    tar_text(&tar, "a.jpg", "one");
-    tar_text(&tar, "b.jpg", "four");
-    tar_end(&tar);
-    tar_put(&tar, "flat.tar");
-    pen_dataset *folder = open_ok(in_tree("d"), NULL), *list = open_ok(in_tree("list.csv"), NULL);
+    static const char *const dirs[2][2] = {{"", ""}, {"cat/", "dog/"}}; /* flat, classes */
     pen_dataset_opts opts = tree_opts(false);
-    pen_dataset *shard = open_ok(in_tree("flat.tar"), &opts);
-    assert_string_equal(pen_dataset_hash(folder), pen_dataset_hash(shard));
-    assert_int_equal(pen_dataset_label(folder, 1), 0);
-    assert_int_equal(pen_dataset_label(shard, 1), 0);
-    assert_int_equal(pen_dataset_label(list, 1), -1);
-    pen_dataset_unref(folder);
-    pen_dataset_unref(shard);
-    pen_dataset_unref(list);
+    for (int i = 0; i < 2; i++) {
+        tar_maker tar = {0};
+        char name[64], root[16], shard[16];
+        snprintf(root, sizeof root, "d%d", i);
+        snprintf(shard, sizeof shard, "%d.tar", i);
+        for (int f = 0; f < 2; f++) {
+            snprintf(name, sizeof name, "%s/%s%d.jpg", root, dirs[i][f], f);
+            put_text(name, "picture");
+            tar_text(&tar, name + strlen(root) + 1, "picture");
+        }
+        tar_end(&tar);
+        tar_put(&tar, shard);
+        pen_dataset *folder = open_ok(in_tree(root), NULL);
+        pen_dataset *plain = open_ok(in_tree(shard), &opts);
+        assert_string_equal(pen_dataset_hash(folder), pen_dataset_hash(plain));
+        assert_int_equal(pen_dataset_label(plain, 1), i);
+        assert_int_equal(pen_dataset_class_count(plain), pen_dataset_class_count(folder));
+        pen_dataset_unref(folder);
+        pen_dataset_unref(plain);
+    }
+}
+
+static void ids_are_part_of_the_hash(void **state)
+{
+    (void)state;
+    put_text("a/x.jpg", "one"); /* the same keys and lengths, but x.k.jpg < x.png */
+    put_text("a/x.k.jpg", "two");
+    put_text("b/x.png", "one");
+    put_text("b/x.k.jpg", "two");
+    pen_dataset *a = open_ok(in_tree("a"), NULL), *b = open_ok(in_tree("b"), NULL);
+    assert_string_equal(key_of(a, 0), "x");
+    assert_string_equal(key_of(b, 0), "x.k");
+    assert_string_not_equal(pen_dataset_hash(a), pen_dataset_hash(b));
+    pen_dataset_unref(a);
+    pen_dataset_unref(b);
+}
+
+static void shards_given_by_a_relative_path_survive_a_change_of_directory(void **state)
+{
+    (void)state;
+    tar_maker tar = {0};
+    tar_text(&tar, "a.jpg", "picture");
+    tar_end(&tar);
+    tar_put(&tar, "s.tar");
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(in_tree("")), 0);
+    pen_dataset_opts opts = tree_opts(false);
+    pen_dataset *ds = open_ok("s.tar", &opts);
+    assert_int_equal(chdir("/"), 0);
+    assert_reads(ds, 0, "picture");
+    pen_dataset_unref(ds);
+    assert_int_equal(chdir(before), 0);
 }
 
 /* A change of this value makes every stored state of a run unusable: it must be meant. */
@@ -137,7 +175,7 @@ static void the_hash_is_the_same_on_every_machine_and_version(void **state)
     put_text("d/cat/1.jpg", "one");
     put_text("d/dog/2.png", "four");
     pen_dataset *ds = open_ok(in_tree("d"), NULL);
-    assert_string_equal(pen_dataset_hash(ds), "fdb3db59816ea848efd9a82d98ba8912");
+    assert_string_equal(pen_dataset_hash(ds), "4582a29dc58eab0af8cfa94b2e649b61");
     pen_dataset_unref(ds);
 }
 
@@ -317,7 +355,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(folder_shards_and_manifests_of_the_same_files_are_the_same_dataset),
         CASE(the_hash_tells_keys_lengths_and_labels_apart),
-        CASE(a_flat_list_without_labels_is_one_class_wherever_it_is_stored),
+        CASE(a_folder_and_a_plain_tar_of_it_are_the_same_dataset),
+        CASE(ids_are_part_of_the_hash),
+        CASE(shards_given_by_a_relative_path_survive_a_change_of_directory),
         CASE(the_hash_is_the_same_on_every_machine_and_version),
         CASE(eight_threads_read_equal_bytes_and_leave_no_descriptor),
         CASE(shards_beyond_the_descriptor_limit_are_read_too),

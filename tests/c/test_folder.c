@@ -177,13 +177,20 @@ static void names_with_odd_bytes_are_keys_but_messages_stay_one_line(void **stat
     pen_dataset_unref(ds);
 }
 
-static void count_calls(void *ctx, int64_t done, int64_t total)
+static int count_calls(void *ctx, int64_t done, int64_t total)
 {
     (void)total;
     int64_t *seen = ctx;
     assert_true(done > seen[1]);
     seen[0]++;
     seen[1] = done;
+    return 0;
+}
+
+static int refuse(void *ctx, int64_t done, int64_t total)
+{
+    (void)ctx, (void)done, (void)total;
+    return 1;
 }
 
 static void twenty_thousand_files_take_under_64_bytes_each_beside_their_names(void **state)
@@ -212,6 +219,8 @@ static void twenty_thousand_files_take_under_64_bytes_each_beside_their_names(vo
     assert_true(pen_dataset_index_bytes(ds) >= 36LL * N_DIRS * N_FILES);
     assert_true(pen_dataset_index_bytes(ds) <= 64LL * N_DIRS * N_FILES);
     assert_true(seen[0] >= 2);
+    opts.progress = refuse;
+    open_fails(in_tree("d"), &opts, PEN_ECANCELED, "cancelled");
     assert_string_equal(key_of(ds, 7 * N_FILES + 123), "class07/image_00123");
     assert_int_equal(pen_dataset_label(ds, 7 * N_FILES + 123), 7);
     assert_int_equal(pen_dataset_find(ds, "class19/image_00999"), N_DIRS * N_FILES - 1);

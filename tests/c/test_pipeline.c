@@ -1,6 +1,7 @@
 /* test_pipeline.c - lines of operations: what is refused, what is drawn, what is planned. */
 #include "testing.h"
 
+#include <locale.h>
 #include <math.h>
 
 #include <penstock/penstock.h>
@@ -76,6 +77,22 @@ static void the_hash_follows_every_setting(void **state)
     pen_pipeline_unref(x);
     pen_pipeline_unref(y);
     pen_pipeline_unref(z);
+}
+
+static void the_hash_does_not_follow_the_locale(void **state)
+{
+    (void)state;
+    pen_op ops[] = {pen_op_random_resized_crop(8, 8)};
+    pen_pipeline *before = make(ops, 1);
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && !setlocale(LC_NUMERIC, "fr_FR.UTF-8")) {
+        pen_pipeline_unref(before);
+        skip(); /* no locale with a decimal comma on this machine */
+    }
+    pen_pipeline *after = make(ops, 1);
+    setlocale(LC_NUMERIC, "C");
+    assert_string_equal(pen_pipeline_describe(before), pen_pipeline_describe(after));
+    pen_pipeline_unref(before);
+    pen_pipeline_unref(after);
 }
 
 static pen_image_info image(int32_t w, int32_t h)
@@ -228,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(impossible_lines_are_refused_with_a_reason),
         cmocka_unit_test(the_hash_follows_every_setting),
+        cmocka_unit_test(the_hash_does_not_follow_the_locale),
         cmocka_unit_test(crops_lie_inside_and_have_the_right_distribution),
         cmocka_unit_test(draws_do_not_depend_on_other_operations),
         cmocka_unit_test(extreme_shapes_fall_back_to_a_legal_box),

@@ -87,13 +87,31 @@ def test_a_state_can_be_loaded_back_into_the_same_loader(folder, ops, digests):
     assert digests(loader) + digests(loader) == rest
 
 
-def test_set_epoch_after_a_resume_begins_that_epoch(folder, plain_ops):
+def test_set_epoch_of_the_resumed_epoch_keeps_the_place(folder, plain_ops):
     loader = make(folder, plain_ops)
     take(loader, 2)
     other = make(folder, plain_ops)
     other.load_state_dict(loader.state_dict())
     other.set_epoch(0)
+    assert [batch.index for batch in other] == [2, 3, 4, 5]
+    other.set_epoch(0)
     assert [batch.index for batch in other] == list(range(6))
+
+
+def test_set_epoch_of_another_epoch_leaves_the_resumed_place(folder, plain_ops):
+    loader = make(folder, plain_ops)
+    take(loader, 2)
+    other = make(folder, plain_ops)
+    other.load_state_dict(loader.state_dict())
+    other.set_epoch(1)
+    assert [(batch.epoch, batch.index) for batch in other] == [(1, i) for i in range(6)]
+
+
+def test_skip_and_replace_are_different_streams(folder, plain_ops):
+    state = make(folder, plain_ops, on_error="skip").state_dict()
+    with pytest.raises(penstock.StateError, match="on_error"):
+        make(folder, plain_ops, on_error="replace").load_state_dict(state)
+    make(folder, plain_ops, on_error="raise").load_state_dict(state)
 
 
 def test_a_state_fits_another_number_of_ranks(folder, ops):
