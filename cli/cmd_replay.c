@@ -19,9 +19,14 @@ static void help(void)
          "  --batch-size B     samples a batch and rank (default 64)\n"
          "  --seed S           seed (default 0)\n"
          "  --order NAME       shuffle (default), sequential or block\n"
+         "  --block N          samples a block of the block order (default 256)\n"
+         "  --window N         blocks mixed with each other (default 16)\n"
+         "  --tail NAME        short, drop, pad or wrap (default: short, with ranks wrap)\n"
+         "  --on-error NAME    raise (default), skip or replace\n"
          "  --rank R           rank (default 0)\n"
          "  --world-size W     number of ranks (default 1)\n"
-         "  --out FILE         write the tensor as a NumPy .npy file");
+         "  --out FILE         write the tensor as a NumPy .npy file\n\n"
+         "For other operations than these two lines: loader.replay(epoch, batch) in Python.");
 }
 
 typedef struct replay {
@@ -30,28 +35,31 @@ typedef struct replay {
     const char *out;
 } replay;
 
-static bool parse_order(const char *name, pen_order_kind *out)
+static const char *const order_names[] = {"sequential", "shuffle", "block", NULL};
+static const char *const tail_names[] = {"auto", "short", "drop", "pad", "wrap", NULL};
+static const char *const on_error_names[] = {"raise", "skip", "replace", NULL};
+
+/* The place of `name` in a list that NULL ends; complains and returns -1 otherwise. */
+static int parse_name(const char *option, const char *name, const char *const *names)
 {
-    static const char *const names[] = {"sequential", "shuffle", "block"};
-    for (int i = 0; i < 3; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *out = (pen_order_kind)i;
-            return true;
-        }
-    cli_complain("--order is shuffle, sequential or block, not '%s'", name);
-    return false;
+    for (int i = 0; names[i]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    cli_complain("%s does not know '%s'; see penstock replay --help", option, name);
+    return -1;
 }
 
 /* Exit code, or -1 to go on. */
 static int parse(replay *r, int argc, char **argv)
 {
-    static const struct option options[] = {{"epoch", 1, NULL, 'e'}, {"batch", 1, NULL, 'n'},
-                                            {"ops", 1, NULL, 'o'},   {"batch-size", 1, NULL, 'b'},
-                                            {"seed", 1, NULL, 's'},  {"order", 1, NULL, 'd'},
-                                            {"rank", 1, NULL, 'r'},  {"world-size", 1, NULL, 'w'},
-                                            {"out", 1, NULL, 'f'},   {"help", 0, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"epoch", 1, NULL, 'e'},      {"batch", 1, NULL, 'n'},    {"ops", 1, NULL, 'o'},
+        {"batch-size", 1, NULL, 'b'}, {"seed", 1, NULL, 's'},     {"order", 1, NULL, 'd'},
+        {"tail", 1, NULL, 't'},       {"on-error", 1, NULL, 'a'}, {"block", 1, NULL, 'k'},
+        {"window", 1, NULL, 'i'},     {"rank", 1, NULL, 'r'},     {"world-size", 1, NULL, 'w'},
+        {"out", 1, NULL, 'f'},        {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
     long long n = 0;
+    int choice;
     bool is_good = true;
     for (int c; is_good && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         pen_loader_opts *o = &r->stream.loader;
@@ -74,7 +82,24 @@ static int parse(replay *r, int argc, char **argv)
             o->seed = (uint64_t)n;
             break;
         case 'd':
-            is_good = parse_order(optarg, &o->order);
+            is_good = (choice = parse_name("--order", optarg, order_names)) >= 0;
+            o->order = (pen_order_kind)choice;
+            break;
+        case 't':
+            is_good = (choice = parse_name("--tail", optarg, tail_names)) >= 0;
+            o->tail = (pen_tail)choice;
+            break;
+        case 'a':
+            is_good = (choice = parse_name("--on-error", optarg, on_error_names)) >= 0;
+            o->on_error = (pen_on_error)choice;
+            break;
+        case 'k':
+            is_good = cli_number("--block", optarg, 1, INT32_MAX, &n);
+            o->order_block = (int32_t)n;
+            break;
+        case 'i':
+            is_good = cli_number("--window", optarg, 1, INT32_MAX, &n);
+            o->order_window = (int32_t)n;
             break;
         case 'r':
             is_good = cli_number("--rank", optarg, 0, 1 << 20, &n);

@@ -19,7 +19,7 @@ Interpolation = int | str | Any  # Any: torchvision's InterpolationMode, known b
 
 FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 PADDING_MODES = {"constant": 0, "edge": 1, "reflect": 2, "symmetric": 3}
-MAX_SIDE = 65535
+MAX_SIDE = 16384  # as the C library's
 MAX_CHANNELS = 3
 
 
