@@ -51,7 +51,8 @@ typedef struct jpeg_kind {
     int sampling[4];                                 /* 0xHV for each component */
     J_COLOR_SPACE as;                                /* the file's colour space */
     bool is_progressive, is_arithmetic, is_in_scans; /* in_scans: one component a scan */
-    int restart_rows;
+    int restart_rows, restart_mcus;
+    bool is_optimised; /* Huffman tables made for this picture */
 } jpeg_kind;
 
 static inline void set_scans(struct jpeg_compress_struct *cinfo, jpeg_scan_info *scans)
@@ -87,6 +88,8 @@ static inline file encode_jpeg(const jpeg_kind *kind, const uint8_t *px, int w, 
     }
     cinfo.arith_code = kind->is_arithmetic;
     cinfo.restart_in_rows = kind->restart_rows;
+    cinfo.restart_interval = (unsigned)kind->restart_mcus;
+    cinfo.optimize_coding = kind->is_optimised;
     if (kind->is_progressive)
         jpeg_simple_progression(&cinfo);
     else if (kind->is_in_scans)

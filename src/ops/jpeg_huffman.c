@@ -1,0 +1,182 @@
+/* jpeg_huffman.c - building the look-up tables and finding them again.
+ *
+ * An AC table is made in two steps: for every 11 bits the one symbol they start with
+ * (`single`), then pairs of those, the second looked up with the bits that the
+ * first leaves.
+ */
+#include "ops/jpeg_huffman.h"
+
+#include <string.h>
+
+enum { BITS = PEN__JPEG_AC_BITS, N_ENTRIES = 1 << BITS };
+
+/* What some bits start with.  `bits` 0: no symbol that is complete. */
+typedef struct single {
+    uint8_t bits, symbol, code_bits;
+    int16_t value;
+} single;
+
+/* Canonical codes from the counts.  No code may leave its length or consist of ones
+ * only, which is also what libjpeg asks. */
+static bool set_long_codes(pen__jpeg_long_codes *codes, pen__jpeg_code code)
+{
+    int32_t next = 0, n_so_far = 0;
+    memset(codes->symbols, 0, sizeof codes->symbols);
+    memcpy(codes->symbols, code.counts + 16, (size_t)code.n_symbols);
+    codes->end[0] = codes->offset[0] = 0;
+    for (int n = 1; n <= 16; n++) {
+        int count = code.counts[n - 1];
+        codes->offset[n] = n_so_far - next;
+        next += count;
+        n_so_far += count;
+        if (count > 0 && next >= 1 << n)
+            return false;
+        codes->end[n] = next << (16 - n);
+        next <<= 1;
+    }
+    return true;
+}
+
+/* The number that `size` bits stand for: the lower half are negatives. */
+static int extend(int bits, int size)
+{
+    return bits < 1 << (size - 1) ? bits - (1 << size) + 1 : bits;
+}
+
+/* What every number of 11 bits starts with, going through the codes in order.  The low half of
+ * a symbol says how many bits of value follow its code. */
+static void set_singles(single out[N_ENTRIES], pen__jpeg_code code)
+{
+    int at = 0;
+    const uint8_t *symbol = code.counts + 16;
+    for (int n = 1; n <= BITS; n++)
+        for (int i = 0; i < code.counts[n - 1]; i++, symbol++) {
+            int size = *symbol & 15, rest = BITS - n - size;
+            single s = {.symbol = *symbol, .code_bits = (uint8_t)n};
+            int end = at + (1 << (BITS - n));
+            if (rest >= 0)
+                s.bits = (uint8_t)(n + size);
+            for (int value = 0; at < end; value++) {
+                s.value = (int16_t)(rest >= 0 && size > 0 ? extend(value, size) : 0);
+                int stop = rest >= 0 ? at + (1 << rest) : end;
+                while (at < stop)
+                    out[at++] = s;
+            }
+        }
+    memset(out + at, 0, (size_t)(N_ENTRIES - at) * sizeof *out);
+}
+
+/* End of block, sixteen zeros, or a coefficient behind some zeros.  Symbols without
+ * a meaning in sequential files are left to the slow way, which refuses them. */
+static bool is_usable(const single *s)
+{
+    return s->bits > 0 && ((s->symbol & 15) != 0 || s->symbol == 0 || s->symbol == 0xF0);
+}
+
+static pen__jpeg_ac_entry entry_of_one(const single *s)
+{
+    pen__jpeg_ac_entry e = {.first_value = s->symbol, .first_bits = s->code_bits};
+    if (!is_usable(s))
+        return e;
+    e.bits = e.first_bits = s->bits;
+    e.first_value = s->value;
+    if (s->symbol == 0) {
+        e.advance = PEN__JPEG_EOB;
+        return e;
+    }
+    e.first = s->symbol >> 4;
+    e.second = e.advance = (uint8_t)(e.first + 1);
+    return e;
+}
+
+static void add_second(pen__jpeg_ac_entry *e, const single *s)
+{
+    e->bits = (uint8_t)(e->bits + s->bits);
+    if (s->symbol == 0) {
+        e->advance = (uint8_t)(e->advance + PEN__JPEG_EOB);
+        return;
+    }
+    e->second = (uint8_t)(e->second + (s->symbol >> 4));
+    e->second_value = (int8_t)s->value;
+    e->advance = (uint8_t)(e->second + 1);
+}
+
+static bool build_ac(pen__jpeg_ac_table *table, pen__jpeg_code code)
+{
+    single singles[N_ENTRIES];
+    if (!set_long_codes(&table->codes, code))
+        return false;
+    set_singles(singles, code);
+    for (int i = 0; i < N_ENTRIES; i++) {
+        pen__jpeg_ac_entry e = entry_of_one(&singles[i]);
+        if (e.bits > 0 && e.advance < PEN__JPEG_EOB) {
+            const single *s = &singles[(i << e.bits) & (N_ENTRIES - 1)];
+            if (is_usable(s) && e.bits + s->bits <= BITS && s->value == (int8_t)s->value)
+                add_second(&e, s);
+        }
+        table->entries[i] = e;
+    }
+    return true;
+}
+
+static bool build_dc(pen__jpeg_dc_table *table, pen__jpeg_code code)
+{
+    enum { DC_BITS = PEN__JPEG_DC_BITS, N = 1 << DC_BITS };
+    for (int i = 0; i < code.n_symbols; i++)
+        if (code.counts[16 + i] > 15)
+            return false;
+    if (!set_long_codes(&table->codes, code))
+        return false;
+    int at = 0;
+    const uint8_t *size = code.counts + 16;
+    for (int n = 1; n <= DC_BITS; n++)
+        for (int i = 0; i < code.counts[n - 1]; i++, size++)
+            for (int end = at + (1 << (DC_BITS - n)); at < end; at++)
+                table->entries[at] = (pen__jpeg_dc_entry){(uint8_t)(n + *size), (uint8_t)n, *size};
+    memset(table->entries + at, 0, (size_t)(N - at) * sizeof table->entries[0]);
+    return true;
+}
+
+/* The slot that holds this code, or the one to replace; *is_new tells which. */
+static int find_slot(pen__jpeg_tables *tables, pen__jpeg_cached *slots, pen__jpeg_code code,
+                     bool *is_new)
+{
+    int n_key = 16 + code.n_symbols, slot = -1, oldest = 0;
+    for (int i = 0; i < PEN__JPEG_N_CACHED && slot < 0; i++) {
+        if (slots[i].n_key == n_key && memcmp(slots[i].key, code.counts, (size_t)n_key) == 0)
+            slot = i;
+        if (slots[i].last_use < slots[oldest].last_use)
+            oldest = i;
+    }
+    *is_new = slot < 0;
+    if (*is_new) {
+        slot = oldest;
+        slots[slot].n_key = n_key;
+        memcpy(slots[slot].key, code.counts, (size_t)n_key);
+        tables->n_built++;
+    }
+    slots[slot].last_use = ++tables->n_uses;
+    return slot;
+}
+
+const pen__jpeg_ac_table *pen__jpeg_ac_table_for(pen__jpeg_tables *tables, pen__jpeg_code code)
+{
+    bool is_new;
+    int slot = find_slot(tables, tables->ac_keys, code, &is_new);
+    if (is_new && !build_ac(&tables->ac[slot], code)) {
+        tables->ac_keys[slot].n_key = 0;
+        return NULL;
+    }
+    return &tables->ac[slot];
+}
+
+const pen__jpeg_dc_table *pen__jpeg_dc_table_for(pen__jpeg_tables *tables, pen__jpeg_code code)
+{
+    bool is_new;
+    int slot = find_slot(tables, tables->dc_keys, code, &is_new);
+    if (is_new && !build_dc(&tables->dc[slot], code)) {
+        tables->dc_keys[slot].n_key = 0;
+        return NULL;
+    }
+    return &tables->dc[slot];
+}

@@ -1,0 +1,258 @@
+/* test_jpeg_scan.c - coefficients from entropy-coded data against libjpeg's. */
+#include "testing.h"
+
+#include "images.h"
+#include "ops/jpeg_scan.h"
+
+#define COLOUR(name_, s, ...)                                                                   \
+    {                                                                                           \
+        .name = name_, .channels = 3, .sampling = {s, 0x11, 0x11}, .as = JCS_YCbCr, __VA_ARGS__ \
+    }
+
+static const jpeg_kind kinds[] = {
+    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
+    {.name = "grey, 2x2", .channels = 1, .sampling = {0x22}, .as = JCS_GRAYSCALE},
+    COLOUR("4:4:4", 0x11, .is_optimised = true),
+    COLOUR("4:2:2", 0x21, .restart_mcus = 1),
+    COLOUR("4:4:0", 0x12, .restart_mcus = 3, .is_optimised = true),
+    COLOUR("4:2:0", 0x22, .restart_rows = 1),
+};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
+typedef struct bench {
+    pen__jpeg_tables tables;
+    pen__jpeg_frame frame;
+    pen__jpeg_scan scan;
+    uint8_t chunk[PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK];
+} bench;
+
+static bool start(bench *b, file f, const pen__jpeg_mark *mark)
+{
+    return pen__jpeg_frame_read(&b->frame, f.data, f.len) &&
+           pen__jpeg_scan_start(&b->scan, &b->frame, &b->tables, f.data, f.len, b->chunk, mark);
+}
+
+static int mcus_in_row(const bench *b)
+{
+    return (b->frame.width + 8 * b->frame.mcu_h - 1) / (8 * b->frame.mcu_h);
+}
+
+static int rows_of_mcus(const bench *b)
+{
+    return (b->frame.height + 8 * b->frame.mcu_v - 1) / (8 * b->frame.mcu_v);
+}
+
+/* libjpeg's coefficients of a file. */
+typedef struct reference {
+    struct jpeg_decompress_struct cinfo;
+    struct jpeg_error_mgr errors;
+    jvirt_barray_ptr *arrays;
+} reference;
+
+static void open_reference(reference *r, file f)
+{
+    r->cinfo.err = jpeg_std_error(&r->errors);
+    jpeg_create_decompress(&r->cinfo);
+    jpeg_mem_src(&r->cinfo, f.data, f.len);
+    jpeg_read_header(&r->cinfo, TRUE);
+    r->arrays = jpeg_read_coefficients(&r->cinfo);
+}
+
+static void check_block(reference *r, int c, int x, int y, const int16_t *coefs, int n_coefs)
+{
+    jpeg_component_info *comp = &r->cinfo.comp_info[c];
+    if (x >= (int)comp->width_in_blocks || y >= (int)comp->height_in_blocks)
+        return; /* beyond the image: libjpeg does not keep it */
+    JBLOCKARRAY rows = r->cinfo.mem->access_virt_barray((j_common_ptr)&r->cinfo, r->arrays[c],
+                                                        (JDIMENSION)y, 1, FALSE);
+    assert_memory_equal(coefs, rows[0][x], 64 * sizeof *coefs);
+    for (int k = n_coefs; k < 64; k++)
+        assert_int_equal(coefs[pen__jpeg_natural_order[k]], 0);
+}
+
+static void check_mcu(bench *b, reference *r, int column, int row)
+{
+    int16_t blocks[PEN__JPEG_MAX_BLOCKS * 64];
+    uint8_t n_coefs[PEN__JPEG_MAX_BLOCKS];
+    assert_true(pen__jpeg_scan_mcu(&b->scan, blocks, n_coefs));
+    int h = b->frame.mcu_h, v = b->frame.mcu_v, n = 0;
+    for (int y = 0; y < v; y++)
+        for (int x = 0; x < h; x++, n++)
+            check_block(r, 0, column * h + x, row * v + y, blocks + 64 * n, n_coefs[n]);
+    for (int c = 1; c < b->frame.n_components; c++, n++)
+        check_block(r, c, column, row, blocks + 64 * n, n_coefs[n]);
+    assert_int_equal(n, b->scan.n_blocks);
+}
+
+/* All MCUs, with every third run of some passed over. */
+static void check_scan(bench *b, file f, bool skips)
+{
+    reference r;
+    open_reference(&r, f);
+    assert_true(start(b, f, NULL));
+    for (int y = 0; y < rows_of_mcus(b); y++)
+        for (int x = 0; x < mcus_in_row(b);) {
+            int left = mcus_in_row(b) - x, n = left < 2 + y % 5 ? left : 2 + y % 5;
+            if (skips && (x + y) % 3 == 0) {
+                assert_true(pen__jpeg_scan_skip(&b->scan, n));
+                x += n;
+            } else {
+                check_mcu(b, &r, x++, y);
+            }
+        }
+    assert_true(pen__jpeg_scan_is_sound(&b->scan));
+    assert_true(pen__jpeg_scan_is_at_end(&b->scan));
+    jpeg_destroy_decompress(&r.cinfo);
+}
+
+/* Noise at quality 100 fills blocks to their last coefficient. */
+static file noisy_file(const jpeg_kind *kind, int w, int h, int quality)
+{
+    uint64_t dice = (uint64_t)(w * h + quality);
+    size_t n = (size_t)(w * h * kind->channels);
+    uint8_t *px = malloc(n);
+    for (size_t i = 0; i < n; i++)
+        px[i] = roll(&dice) % 2 ? (uint8_t)roll(&dice) : (uint8_t)(roll(&dice) % 2 * 255);
+    file f = encode_jpeg(kind, px, w, h, quality);
+    free(px);
+    return f;
+}
+
+static void coefficients_equal_those_of_libjpeg(void **state)
+{
+    static const int qualities[] = {1, 10, 40, 75, 90, 97, 100};
+    for (int k = 0; k < N_KINDS; k++)
+        for (int q = 0; q < 7; q++)
+            for (int noisy = 0; noisy < 2; noisy++) {
+                int w = 90 + 13 * q, h = 70 + 9 * k;
+                uint8_t *px = make_picture(w, h, kinds[k].channels, (uint64_t)q);
+                file f = noisy ? noisy_file(&kinds[k], w, h, qualities[q])
+                               : encode_jpeg(&kinds[k], px, w, h, qualities[q]);
+                check_scan(*state, f, false);
+                check_scan(*state, f, true);
+                free(px), free(f.data);
+            }
+}
+
+/* More data than a chunk holds, so that MCUs lie across its end. */
+static void files_longer_than_a_chunk_are_read_on(void **state)
+{
+    for (int k = 0; k < N_KINDS; k++) {
+        file f = noisy_file(&kinds[k], 500, 301, 95);
+        assert_true(f.len > 3 * PEN__JPEG_CHUNK_BYTES);
+        check_scan(*state, f, k % 2);
+        free(f.data);
+    }
+}
+
+/* After a restart marker everything begins anew: so can we. */
+static void decoding_can_begin_at_a_mark(void **state)
+{
+    bench *b = *state;
+    file f = noisy_file(&kinds[5], 100, 120, 80);
+    reference r;
+    open_reference(&r, f);
+    assert_true(start(b, f, NULL));
+    int n_marks = 0;
+    for (size_t at = b->frame.scan_at; at + 1 < f.len; at++) {
+        if (f.data[at] != 0xFF || f.data[at + 1] < 0xD0 || f.data[at + 1] > 0xD7)
+            continue;
+        n_marks++;
+        pen__jpeg_mark mark = {.at = at + 2,
+                               .mcus_to_restart = b->frame.restart_interval,
+                               .next_restart = (f.data[at + 1] + 1) & 7};
+        assert_true(start(b, f, &mark));
+        for (int y = n_marks; y < rows_of_mcus(b); y++)
+            for (int x = 0; x < mcus_in_row(b); x++)
+                check_mcu(b, &r, x, y);
+    }
+    assert_int_equal(n_marks, rows_of_mcus(b) - 1);
+    jpeg_destroy_decompress(&r.cinfo);
+    free(f.data);
+}
+
+/* Whether all MCUs and the end are found in order. */
+static bool is_all_in_order(bench *b, file f)
+{
+    return start(b, f, NULL) && pen__jpeg_scan_skip(&b->scan, mcus_in_row(b) * rows_of_mcus(b)) &&
+           pen__jpeg_scan_is_sound(&b->scan) && pen__jpeg_scan_is_at_end(&b->scan);
+}
+
+static file insert(file f, size_t at, const void *bytes, size_t n)
+{
+    file out = {malloc(f.len + n), f.len + n};
+    memcpy(out.data, f.data, at);
+    memcpy(out.data + at, bytes, n);
+    memcpy(out.data + at + n, f.data + at, f.len - at);
+    return out;
+}
+
+static size_t find_marker(file f, size_t from, int marker)
+{
+    while (f.data[from] != 0xFF || f.data[from + 1] != marker)
+        from++;
+    return from;
+}
+
+/* libjpeg forgives some of this, so it is no error: only not ours. */
+static void what_does_not_belong_is_not_in_order(void **state)
+{
+    bench *b = *state;
+    file f = noisy_file(&kinds[5], 64, 64, 60);
+    assert_true(is_all_in_order(b, f));
+    size_t restart = find_marker(f, b->frame.scan_at, 0xD0), end = f.len - 2;
+    const struct {
+        size_t at;
+        const char *bytes;
+        size_t n;
+    } extra[] = {
+        {restart, "\x55", 1},
+        {restart, "\xff\xff", 2},
+        {restart, "\xff", 1},
+        {restart, "\xff\xd3", 2},
+        {end, "\x00", 1},
+        {end, "\xff\x00", 2},
+        {end, "\xff", 1},
+        {end, "\xff\xd1", 2},
+        {restart + 2, "\xff\xd0", 2},
+        {b->frame.scan_at, "\xff", 1},
+    };
+    for (size_t i = 0; i < sizeof extra / sizeof extra[0]; i++) {
+        file bad = insert(f, extra[i].at, extra[i].bytes, extra[i].n);
+        assert_false(is_all_in_order(b, bad));
+        free(bad.data);
+    }
+    f.data[restart + 1] = 0xD1;
+    assert_false(is_all_in_order(b, f));
+    f.data[restart + 1] = 0xD0;
+    for (size_t len = 0; len < f.len; len++) {
+        file cut = {malloc(len + 1), len};
+        memcpy(cut.data, f.data, len);
+        assert_false(is_all_in_order(b, cut));
+        free(cut.data);
+    }
+    free(f.data);
+}
+
+static int set_up(void **state)
+{
+    *state = calloc(1, sizeof(bench));
+    return *state ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(coefficients_equal_those_of_libjpeg),
+        cmocka_unit_test(files_longer_than_a_chunk_are_read_on),
+        cmocka_unit_test(decoding_can_begin_at_a_mark),
+        cmocka_unit_test(what_does_not_belong_is_not_in_order),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
