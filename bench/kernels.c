@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "ops/color.h"
 #include "ops/geometry.h"
+#include "ops/jpeg_kernels.h"
 #include "ops/resize.h"
 #include "ops/tensor.h"
 
@@ -189,6 +190,46 @@ static void run_tensor(bench *b)
     pen__to_tensor(&b->table, &src, b->layout, b->slab + b->slot * SIDE * SIDE * 3 * 4);
 }
 
+/* A row of blocks from the noise: all coefficients, or the first ten in zigzag order. */
+static void transform_blocks(bench *b, int n_coefs)
+{
+    enum { N = SIDE / 8 };
+    static uint16_t quant[64];
+    pen__jpeg_idct_job jobs[N];
+    for (int i = 0; i < N; i++)
+        jobs[i] = (pen__jpeg_idct_job){(const int16_t *)(const void *)(b->src + 128 * i), quant,
+                                       b->dst + 8 * i, SIDE, n_coefs};
+    for (int y = 0; y < SIDE; y += 8)
+        pen__jpeg_kernels_get()->idct(jobs, N);
+}
+
+static void run_idct(bench *b)
+{
+    transform_blocks(b, 64);
+}
+
+static void run_idct_low(bench *b)
+{
+    transform_blocks(b, 10);
+}
+
+static void run_upsample(bench *b)
+{
+    for (int y = 0; y < SIDE; y++) {
+        const uint8_t *near = b->src + 64 + 4 * SIDE * y;
+        pen__jpeg_kernels_get()->upsample_h2v2(near, near + SIDE, b->dst, SIDE / 2);
+    }
+}
+
+static void run_ycc(bench *b)
+{
+    for (int y = 0; y < SIDE; y++) {
+        const uint8_t *luma = b->src + 4 * SIDE * y;
+        pen__jpeg_kernels_get()->ycc_to_rgb(luma, luma + SIDE, luma + 2 * SIDE,
+                                            b->dst + 3 * SIDE * y, SIDE);
+    }
+}
+
 #define OUT ((double)SIDE * SIDE)
 static const job jobs[] = {
     {"resize bilinear 300x250 rgb", set_bilinear, run_resize, OUT, 3 * (300 * 250 + OUT)},
@@ -206,6 +247,10 @@ static const job jobs[] = {
     {"contrast", NULL, run_contrast, OUT, 9 * OUT},
     {"saturation", NULL, run_saturation, OUT, 6 * OUT},
     {"hue", NULL, run_hue, OUT, 6 * OUT},
+    {"jpeg idct", NULL, run_idct, OUT, 3 * OUT},
+    {"jpeg idct, low frequencies", NULL, run_idct_low, OUT, 3 * OUT},
+    {"jpeg upsample h2v2", NULL, run_upsample, OUT, 2 * OUT},
+    {"jpeg ycc to rgb", NULL, run_ycc, OUT, 6 * OUT},
     {"to grey", NULL, run_grey, OUT, 4 * OUT},
     {"tensor float32 nchw", set_tensor_f32, run_tensor, OUT, 15 * OUT},
     {"tensor float32 nhwc", set_tensor_f32_nhwc, run_tensor, OUT, 15 * OUT},
