@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "ops/color.h"
 #include "ops/decode_formats.h"
+#include "ops/jpeg_window.h"
 
 struct pen__decoder {
     const atomic_bool *cancel;
@@ -95,12 +96,22 @@ void pen__decoder_free(pen__decoder *dec)
     pen__free(dec);
 }
 
+pen__jpeg_counts pen__decoder_jpeg_counts(const pen__decoder *dec)
+{
+    return pen__jpeg_counts_of(dec->jpeg);
+}
+
+void pen__decoder_use_own_jpeg(pen__decoder *dec, bool use_own)
+{
+    pen__jpeg_use_own(dec->jpeg, use_own);
+}
+
 size_t pen__decode_memory(const pen_image_info *info, pen__rect window)
 {
     enum { ALLOCATOR_BYTES = 4 << 10 }; /* headers and rounding of the blocks themselves */
     switch (info->format) {
     case PEN_FORMAT_JPEG:
-        return pen__jpeg_bound(info) + ALLOCATOR_BYTES;
+        return pen__jpeg_bound(info) + sizeof(pen__jpeg_window) + ALLOCATOR_BYTES;
     case PEN_FORMAT_PNG:
         return pen__png_bound(info) + ALLOCATOR_BYTES;
     case PEN_FORMAT_WEBP:

@@ -6,7 +6,8 @@
  * destination, limits before allocation, and no endless loop.
  *
  * decode.c sniffs and dispatches; decode_jpeg.c, decode_png.c and
- * decode_webp.c each wrap one library; exif.c finds the orientation.
+ * decode_webp.c each wrap one library; exif.c finds the orientation.  Ordinary JPEG
+ * files do not reach libjpeg: jpeg_window.c decodes them (docs/decode.md).
  *
  * Tested with Pillow 13.0.0 (libjpeg-turbo 3.2.0, libwebp 1.6.0 inside) on one side and
  * libjpeg-turbo 2.1.5, libpng 1.6.39, libwebp 1.2.4 on ours.
@@ -17,6 +18,7 @@
 #include <penstock/image.h>
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "ops/image.h"
 
@@ -32,6 +34,19 @@ typedef struct pen__decoder pen__decoder;
  * (libwebp cannot be interrupted: a WebP file notices before it starts only.) */
 int pen__decoder_create(pen__decoder **out, const atomic_bool *cancel);
 void pen__decoder_free(pen__decoder *dec);
+
+/* Which way JPEG files went so far. */
+typedef struct pen__jpeg_counts {
+    int64_t n_own;     /* decoded by our own code (jpeg_window.c) */
+    int64_t n_foreign; /* left to libjpeg because of their headers: unusual files */
+    int64_t n_flawed;  /* tried, and left to libjpeg because something was not in order */
+} pen__jpeg_counts;
+
+pen__jpeg_counts pen__decoder_jpeg_counts(const pen__decoder *dec);
+
+/* Tests and measurements: false sends every JPEG file through libjpeg.  Results are the
+ * same.  A decoder starts with true, unless PENSTOCK_JPEG=libjpeg is in the environment. */
+void pen__decoder_use_own_jpeg(pen__decoder *dec, bool use_own);
 
 /* Channels that come out: 1 for grey files (info->is_grey), else 3. */
 static inline int pen__decode_channels(const pen_image_info *info)

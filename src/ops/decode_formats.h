@@ -45,6 +45,9 @@ int pen__jpeg_create(pen__jpeg **out);
 void pen__jpeg_free(pen__jpeg *jpeg);
 size_t pen__jpeg_bound(const pen_image_info *info);
 int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job);
+/* See decode.h. */
+void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own);
+pen__jpeg_counts pen__jpeg_counts_of(const pen__jpeg *jpeg);
 
 /* decode_png.c */
 int pen__png_probe(const uint8_t *src, size_t len, pen_image_info *info, pen_error *err);

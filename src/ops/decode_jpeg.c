@@ -1,5 +1,9 @@
 /* decode_jpeg.c - JPEG to pixels by libjpeg-turbo, whole or a window, exact and quick.
  *
+ * Ordinary files are decoded by our own code, which is quicker (jpeg_window.c).  It gives
+ * the same pixels or declines; what it declines comes here: unusual files, and
+ * every damaged one.
+ *
  * Settings are Pillow's: accurate integer IDCT, fancy upsampling, block smoothing, and
  * libjpeg's own guess at the colour space.  CMYK files are taken as inverted, as
  * Adobe writes them and Pillow assumes.
@@ -28,6 +32,7 @@
  */
 #include <setjmp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <jerror.h>
@@ -36,6 +41,7 @@
 #include "base/mem.h"
 #include "ops/decode_formats.h"
 #include "ops/decode_jpeg_memory.h"
+#include "ops/jpeg_window.h"
 
 enum {
     /* Columns decoded beside the window.  Upsampling looks one chroma sample, at most
@@ -56,6 +62,8 @@ struct pen__jpeg {
     struct jpeg_source_mgr source;
     struct jpeg_progress_mgr progress;
     pen__jpeg_memory memory;
+    pen__jpeg_window own; /* its scratch is `memory`, too: the two never work at once */
+    bool use_own;
     const pen__decode_job *job;
     bool has_all_rows; /* from here on the data may end */
     int code;          /* why we jumped */
@@ -220,6 +228,8 @@ int pen__jpeg_create(pen__jpeg **out)
     }
     jpeg_create_decompress(&jpeg->cinfo);
     connect(jpeg);
+    const char *wish = getenv("PENSTOCK_JPEG");
+    jpeg->use_own = !wish || strcmp(wish, "libjpeg") != 0;
     *out = jpeg;
     return 0;
 }
@@ -230,6 +240,16 @@ void pen__jpeg_free(pen__jpeg *jpeg)
         return;
     jpeg_destroy_decompress(&jpeg->cinfo);
     pen__free(jpeg);
+}
+
+void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own)
+{
+    jpeg->use_own = use_own;
+}
+
+pen__jpeg_counts pen__jpeg_counts_of(const pen__jpeg *jpeg)
+{
+    return jpeg->own.counts;
 }
 
 /* Ready for the next image.  Tables do not survive: a file that leaves out its own
@@ -252,7 +272,8 @@ static void forget_image(pen__jpeg *jpeg)
 /* What libjpeg-turbo takes, every component counted as if at full resolution with
  * the tallest row groups: sample rows of the main buffer (a row group of 4 rows, 8 + 2
  * times) and of the upsampler (4), our strip (4 rows of up to 4 channels), and,
- * where scans are many, all coefficients (2 bytes each).  The rest are tables. */
+ * where scans are many, all coefficients (2 bytes each).  The rest are tables.
+ * Our own decoder takes less; its Huffman tables live in struct pen__jpeg. */
 size_t pen__jpeg_bound(const pen_image_info *info)
 {
     enum { TABLE_BYTES = 96 << 10, ROWS = 4 * (8 + 2) + 4 + ROWS_A_CALL };
@@ -262,7 +283,7 @@ size_t pen__jpeg_bound(const pen_image_info *info)
     bytes += info->channels * ROWS * (row_bytes + sizeof(void *));
     if (info->is_progressive)
         bytes += info->channels * h_blocks * (w_blocks * sizeof(JBLOCK) + 64 + sizeof(void *));
-    return bytes;
+    return bytes > pen__jpeg_window_bound(info) ? bytes : pen__jpeg_window_bound(info);
 }
 
 /* --- pixels --- */
@@ -386,15 +407,8 @@ static void check_tail(pen__jpeg *jpeg)
     jpeg_finish_decompress(&jpeg->cinfo);
 }
 
-int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
+static int decode_by_library(pen__jpeg *jpeg, const pen__decode_job *job)
 {
-    const pen_image_info *info = job->info;
-    if (info->bits != 8)
-        return pen__fail(job->err, PEN_EUNSUPPORTED, -1, "JPEG: %d bits a sample", info->bits);
-    if (info->channels != 1 && info->channels != 3 && info->channels != 4)
-        return pen__fail(job->err, PEN_EUNSUPPORTED, -1, "JPEG: %d components", info->channels);
-    if (pen__jpeg_memory_reserve(&jpeg->memory, pen__jpeg_bound(info)) < 0)
-        return pen__fail(job->err, PEN_ENOMEM, -1, "JPEG: out of memory");
     jpeg->job = job;
     jpeg->code = 0;
     jpeg->has_all_rows = false;
@@ -406,4 +420,22 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
     }
     forget_image(jpeg);
     return jpeg->code;
+}
+
+int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
+{
+    const pen_image_info *info = job->info;
+    if (info->bits != 8)
+        return pen__fail(job->err, PEN_EUNSUPPORTED, -1, "JPEG: %d bits a sample", info->bits);
+    if (info->channels != 1 && info->channels != 3 && info->channels != 4)
+        return pen__fail(job->err, PEN_EUNSUPPORTED, -1, "JPEG: %d components", info->channels);
+    if (pen__jpeg_memory_reserve(&jpeg->memory, pen__jpeg_bound(info)) < 0)
+        return pen__fail(job->err, PEN_ENOMEM, -1, "JPEG: out of memory");
+    int rc = PEN__JPEG_DECLINED;
+    if (jpeg->use_own)
+        rc = pen__jpeg_window_decode(&jpeg->own, job, jpeg->memory.block);
+    if (rc == PEN__JPEG_DECLINED)
+        return decode_by_library(jpeg, job);
+    pen__jpeg_memory_reset(&jpeg->memory, PEN__DECODER_KEEPS);
+    return rc;
 }

@@ -1,0 +1,316 @@
+/* test_jpeg_window.c - the own JPEG decoder against libjpeg: same pixels where it takes
+ * a file, same verdict where it does not. */
+#include "decoding.h"
+
+#include "base/mem.h"
+
+#define COLOUR(name_, s, ...)                                                                   \
+    {                                                                                           \
+        .name = name_, .channels = 3, .sampling = {s, 0x11, 0x11}, .as = JCS_YCbCr, __VA_ARGS__ \
+    }
+
+static const jpeg_kind ours[] = {
+    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
+    {.name = "grey, 2x2", .channels = 1, .sampling = {0x22}, .as = JCS_GRAYSCALE},
+    {.name = "grey, 1x3, restarts",
+     .channels = 1,
+     .sampling = {0x13},
+     .as = JCS_GRAYSCALE,
+     .restart_mcus = 2},
+    COLOUR("4:4:4", 0x11, .is_optimised = true),
+    COLOUR("4:4:4, restarts", 0x11, .restart_mcus = 5),
+    COLOUR("4:2:2", 0x21, .is_optimised = true),
+    COLOUR("4:2:2, restarts", 0x21, .restart_mcus = 1),
+    COLOUR("4:4:0", 0x12, .is_optimised = true),
+    COLOUR("4:4:0, restarts", 0x12, .restart_rows = 1),
+    COLOUR("4:2:0", 0x22, .is_optimised = true),
+    COLOUR("4:2:0, plain tables", 0x22, .is_optimised = false),
+    COLOUR("4:2:0, restarts", 0x22, .restart_mcus = 2),
+};
+enum { N_OURS = sizeof ours / sizeof ours[0] };
+
+/* A decoder of each way. */
+typedef struct pair {
+    pen__decoder *own, *library;
+} pair;
+
+static int set_up(void **state)
+{
+    pair *p = calloc(1, sizeof *p);
+    *state = p;
+    if (!p || pen__decoder_create(&p->own, NULL) || pen__decoder_create(&p->library, NULL))
+        return -1;
+    pen__decoder_use_own_jpeg(p->own, true);
+    pen__decoder_use_own_jpeg(p->library, false);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    pair *p = *state;
+    pen__decoder_free(p->own);
+    pen__decoder_free(p->library);
+    free(p);
+    return 0;
+}
+
+static int64_t n_own(const pair *p)
+{
+    return pen__decoder_jpeg_counts(p->own).n_own;
+}
+
+/* The same verdict, and where it is good the same pixels and none behind them. */
+static void check_alike(pair *p, file f, pen__rect window, const char *name)
+{
+    pen_image_info info;
+    if (pen_image_probe(f.data, f.len, &info, NULL) < 0)
+        return;
+    size_t n = (size_t)window.w * (size_t)window.h * (size_t)pen__decode_channels(&info);
+    uint8_t *px[2] = {malloc(n + 8), malloc(n + 8)};
+    pen_error err[2] = {{0}, {0}};
+    int rc[2];
+    for (int i = 0; i < 2; i++) {
+        memset(px[i], 0xA5, n + 8);
+        rc[i] = decode_into(i ? p->library : p->own, f, window, px[i], &err[i]);
+    }
+    if (rc[0] != rc[1] || err[0].offset != err[1].offset || strcmp(err[0].text, err[1].text) != 0)
+        fail_msg("%s: %d %s instead of %d %s", name, rc[0], err[0].text, rc[1], err[1].text);
+    if (rc[0] == 0 && memcmp(px[0], px[1], n + 8) != 0)
+        fail_msg("%s: window %d,%d %dx%d of %dx%d differs", name, window.x, window.y, window.w,
+                 window.h, info.width, info.height);
+    free(px[0]), free(px[1]);
+}
+
+static void check_windows(pair *p, file f, int w, int h, int n_windows, uint64_t *dice,
+                          const char *name)
+{
+    check_alike(p, f, (pen__rect){0, 0, w, h}, name);
+    for (int i = 0; i < n_windows; i++)
+        check_alike(p, f, random_window(dice, w, h), name);
+}
+
+/* Sizes from 1x1 on.  Only images too narrow to be interpolated are left to libjpeg. */
+static void ordinary_files_of_all_sizes_are_decoded_exactly_and_by_us(void **state)
+{
+    static const int qualities[] = {1, 30, 75, 95, 100};
+    pair *p = *state;
+    uint64_t dice = 21;
+    for (int k = 0; k < N_OURS; k++)
+        for (int i = 0; i < 120; i++) {
+            int most = i % 10 == 9 ? 200 : 40;
+            int w = roll_between(&dice, 1, most), h = roll_between(&dice, 1, most);
+            uint8_t *px = make_picture(w, h, ours[k].channels, (uint64_t)i);
+            file f = encode_jpeg(&ours[k], px, w, h, qualities[i % 5]);
+            int64_t before = n_own(p);
+            check_windows(p, f, w, h, 12, &dice, ours[k].name);
+            bool is_narrow = w <= 4 && ours[k].channels == 3 && ours[k].sampling[0] >> 4 == 2;
+            assert_int_equal(n_own(p) - before, is_narrow ? 0 : 13);
+            free(px), free(f.data);
+        }
+}
+
+/* Edges of MCUs, blocks and the image, each with each. */
+static void windows_at_every_edge_are_exact(void **state)
+{
+    static const int sides[] = {1, 2, 7, 8, 9, 14, 15, 16, 17, 30, 31, 32, 33};
+    enum { W = 50, H = 46, N = sizeof sides / sizeof sides[0] };
+    pair *p = *state;
+    for (int k = 0; k < N_OURS; k++) {
+        uint8_t *px = make_picture(W, H, ours[k].channels, 4);
+        file f = encode_jpeg(&ours[k], px, W, H, 90);
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++) {
+                int a = sides[i], b = sides[j];
+                check_alike(p, f, (pen__rect){a, b, W - a, H - b}, ours[k].name);
+                check_alike(p, f, (pen__rect){0, 0, a, b}, ours[k].name);
+                check_alike(p, f, (pen__rect){a, b, 1, 1}, ours[k].name);
+            }
+        free(px), free(f.data);
+    }
+}
+
+/* Black and white checks at the coarsest setting: values go as far as they do. */
+static void harsh_pictures_are_exact(void **state)
+{
+    enum { W = 70, H = 60 };
+    pair *p = *state;
+    uint64_t dice = 6;
+    for (int k = 0; k < N_OURS; k++)
+        for (int quality = 1; quality <= 100; quality += 9) {
+            size_t n = (size_t)(W * H * ours[k].channels);
+            uint8_t *px = malloc(n);
+            for (size_t i = 0; i < n; i++)
+                px[i] = roll(&dice) % 2 ? 255 : 0;
+            file f = encode_jpeg(&ours[k], px, W, H, quality);
+            int64_t before = n_own(p);
+            check_windows(p, f, W, H, 4, &dice, ours[k].name);
+            assert_int_equal(n_own(p) - before, 5);
+            free(px), free(f.data);
+        }
+}
+
+static void unusual_files_are_left_to_libjpeg(void **state)
+{
+    static const jpeg_kind others[] = {
+        COLOUR("4:1:1", 0x41, .restart_mcus = 0),
+        COLOUR("progressive", 0x22, .is_progressive = true),
+        COLOUR("arithmetic", 0x22, .is_arithmetic = true),
+        COLOUR("in scans", 0x22, .is_in_scans = true),
+        {.name = "RGB", .channels = 3, .sampling = {0x11, 0x11, 0x11}, .as = JCS_RGB},
+        {.name = "CMYK", .channels = 4, .sampling = {0x11, 0x11, 0x11, 0x11}, .as = JCS_CMYK},
+    };
+    pair *p = *state;
+    uint64_t dice = 2;
+    for (size_t k = 0; k < sizeof others / sizeof others[0]; k++) {
+        uint8_t *px = make_picture(40, 40, others[k].channels, 1);
+        file f = encode_jpeg(&others[k], px, 40, 40, 80);
+        pen__jpeg_counts before = pen__decoder_jpeg_counts(p->own);
+        check_windows(p, f, 40, 40, 4, &dice, others[k].name);
+        pen__jpeg_counts after = pen__decoder_jpeg_counts(p->own);
+        assert_int_equal(after.n_foreign - before.n_foreign, 5);
+        assert_int_equal(after.n_own, before.n_own);
+        assert_int_equal(after.n_flawed, before.n_flawed);
+        free(px), free(f.data);
+    }
+    assert_int_equal(pen__decoder_jpeg_counts(p->library).n_foreign, 0);
+}
+
+/* --- damage --- */
+
+static file flip(file f, uint64_t *dice)
+{
+    file bad = copy_of(f.data, f.len);
+    for (int n = roll_between(dice, 1, 3); n > 0; n--) {
+        size_t at = roll(dice) % bad.len;
+        switch (roll(dice) % 4) {
+        case 0:
+            bad.data[at] = (uint8_t)roll(dice);
+            break;
+        case 1:
+            bad.data[at] ^= (uint8_t)(1U << roll(dice) % 8);
+            break;
+        case 2:
+            bad.data[at] = 0xFF;
+            break;
+        default: /* a marker out of nowhere */
+            bad.data[at] = 0xFF;
+            if (at + 1 < bad.len)
+                bad.data[at + 1] = (uint8_t)roll_between(dice, 0xD0, 0xDA);
+        }
+    }
+    return bad;
+}
+
+static file shorten(file f, uint64_t *dice)
+{
+    size_t len = roll(dice) % f.len, at = roll(dice) % f.len, n = roll(dice) % 20;
+    if (roll(dice) % 2)
+        return copy_of(f.data, len);
+    n = n < f.len - at ? n : f.len - at; /* bytes lost in the middle */
+    file bad = copy_of(f.data, f.len - n);
+    memcpy(bad.data + at, f.data + at + n, f.len - at - n);
+    return bad;
+}
+
+static void damaged_files_have_libjpegs_verdict_and_pixels(void **state)
+{
+    pair *p = *state;
+    uint64_t dice = 77;
+    for (int k = 0; k < N_OURS; k++) {
+        uint8_t *px = make_picture(60, 75, ours[k].channels, 3);
+        file f = encode_jpeg(&ours[k], px, 60, 75, 50 + 4 * k);
+        for (int i = 0; i < 1000; i++) {
+            file bad = i % 3 ? flip(f, &dice) : shorten(f, &dice);
+            pen_image_info info;
+            if (pen_image_probe(bad.data, bad.len, &info, NULL) == 0 && info.width <= 4096 &&
+                info.height <= 4096) {
+                check_alike(p, bad, (pen__rect){0, 0, info.width, info.height}, ours[k].name);
+                check_alike(p, bad, random_window(&dice, info.width, info.height), ours[k].name);
+            }
+            free(bad.data);
+        }
+        free(px), free(f.data);
+    }
+    assert_true(pen__decoder_jpeg_counts(p->own).n_flawed > 1000);
+}
+
+/* How far libjpeg reads for a window is part of its verdict on short files. */
+static void files_cut_anywhere_have_libjpegs_verdict_for_any_rows(void **state)
+{
+    enum { W = 40, H = 49 };
+    pair *p = *state;
+    for (int k = 0; k < N_OURS; k++) {
+        uint8_t *px = make_picture(W, H, ours[k].channels, 3);
+        file f = encode_jpeg(&ours[k], px, W, H, 40);
+        for (size_t len = f.len / 3; len <= f.len; len += 1 + len % 5) {
+            file cut = copy_of(f.data, len);
+            for (int y = (int)len % 3; y < H; y += 3)
+                check_alike(p, cut, (pen__rect){3, y / 2, 20, y - y / 2 + 1}, ours[k].name);
+            free(cut.data);
+        }
+        free(px), free(f.data);
+    }
+}
+
+/* Sound code, but values that no encoder writes. */
+static void absurd_quantisers_give_libjpegs_pixels(void **state)
+{
+    pair *p = *state;
+    uint64_t dice = 31;
+    for (int k = 0; k < N_OURS; k++)
+        for (int i = 0; i < 40; i++) {
+            uint8_t *px = make_picture(33, 33, ours[k].channels, (uint64_t)i);
+            file f = encode_jpeg(&ours[k], px, 33, 33, 70);
+            for (size_t at = 2; f.data[at + 1] != 0xDA;
+                 at += 2 + ((size_t)f.data[at + 2] << 8 | f.data[at + 3]))
+                if (f.data[at + 1] == 0xDB)
+                    for (int q = 0; q < 64; q++)
+                        if (roll(&dice) % 4 == 0)
+                            f.data[at + 5 + (size_t)q] = (uint8_t)roll(&dice);
+            check_windows(p, f, 33, 33, 2, &dice, ours[k].name);
+            free(px), free(f.data);
+        }
+}
+
+/* --- memory --- */
+
+static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    (void)state;
+    uint8_t *px = make_picture(64, 64, 3, 2);
+    file f = encode_jpeg(&ours[9], px, 64, 64, 70);
+    /* the decoder, its JPEG part, and the block */
+    assert_int_equal(check_failing_memory(f, (pen__rect){0, 0, 64, 64}), 3);
+    free(px), free(f.data);
+}
+
+static void the_second_image_of_a_size_allocates_nothing(void **state)
+{
+    pair *p = *state;
+    uint8_t *px = make_picture(64, 64, 3, 2), *dst = malloc(64 * 64 * 3);
+    for (int k = 3; k < N_OURS; k++) {
+        file f = encode_jpeg(&ours[k], px, 64, 64, 70);
+        assert_int_equal(decode_into(p->own, f, (pen__rect){0, 0, 64, 64}, dst, NULL), 0);
+        int64_t before = pen__mem_count();
+        assert_int_equal(decode_into(p->own, f, (pen__rect){3, 9, 40, 40}, dst, NULL), 0);
+        assert_int_equal(pen__mem_count(), before);
+        free(f.data);
+    }
+    free(px), free(dst);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ordinary_files_of_all_sizes_are_decoded_exactly_and_by_us),
+        cmocka_unit_test(windows_at_every_edge_are_exact),
+        cmocka_unit_test(harsh_pictures_are_exact),
+        cmocka_unit_test(unusual_files_are_left_to_libjpeg),
+        cmocka_unit_test(damaged_files_have_libjpegs_verdict_and_pixels),
+        cmocka_unit_test(files_cut_anywhere_have_libjpegs_verdict_for_any_rows),
+        cmocka_unit_test(absurd_quantisers_give_libjpegs_pixels),
+        cmocka_unit_test(a_failing_allocation_is_reported_and_leaks_nothing),
+        cmocka_unit_test(the_second_image_of_a_size_allocates_nothing),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
