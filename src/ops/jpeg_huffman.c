@@ -10,9 +10,11 @@
 
 enum { BITS = PEN__JPEG_AC_BITS, N_ENTRIES = 1 << BITS };
 
-/* What some bits start with.  `bits` 0: no symbol that is complete. */
+/* What some bits start with. */
 typedef struct single {
-    uint8_t bits, symbol, code_bits;
+    uint8_t bits;      /* of code and value; 0: the symbol is not complete, or not usable */
+    uint8_t pair_bits; /* the same for a symbol that may come second, else more than fit */
+    uint8_t symbol, code_bits;
     int16_t value;
 } single;
 
@@ -43,40 +45,43 @@ static int extend(int bits, int size)
     return bits < 1 << (size - 1) ? bits - (1 << size) + 1 : bits;
 }
 
+/* End of block, sixteen zeros, or a coefficient behind some zeros.  Symbols without
+ * a meaning in sequential files are left to the slow way, which refuses them. */
+static bool is_usable(int symbol)
+{
+    return (symbol & 15) != 0 || symbol == 0 || symbol == 0xF0;
+}
+
 /* What every number of 11 bits starts with, going through the codes in order.  The low half of
  * a symbol says how many bits of value follow its code. */
 static void set_singles(single out[N_ENTRIES], pen__jpeg_code code)
 {
+    enum { NEVER = 255 };
     int at = 0;
     const uint8_t *symbol = code.counts + 16;
     for (int n = 1; n <= BITS; n++)
         for (int i = 0; i < code.counts[n - 1]; i++, symbol++) {
-            int size = *symbol & 15, rest = BITS - n - size;
-            single s = {.symbol = *symbol, .code_bits = (uint8_t)n};
-            int end = at + (1 << (BITS - n));
-            if (rest >= 0)
-                s.bits = (uint8_t)(n + size);
+            int size = *symbol & 15, rest = BITS - n - size, end = at + (1 << (BITS - n));
+            bool is_complete = rest >= 0 && is_usable(*symbol);
+            single s = {is_complete ? (uint8_t)(n + size) : 0, NEVER, *symbol, (uint8_t)n, 0};
             for (int value = 0; at < end; value++) {
-                s.value = (int16_t)(rest >= 0 && size > 0 ? extend(value, size) : 0);
-                int stop = rest >= 0 ? at + (1 << rest) : end;
+                if (is_complete) {
+                    s.value = (int16_t)(size > 0 ? extend(value, size) : 0);
+                    s.pair_bits = s.value == (int8_t)s.value ? s.bits : NEVER;
+                }
+                int stop = is_complete ? at + (1 << rest) : end;
                 while (at < stop)
                     out[at++] = s;
             }
         }
-    memset(out + at, 0, (size_t)(N_ENTRIES - at) * sizeof *out);
-}
-
-/* End of block, sixteen zeros, or a coefficient behind some zeros.  Symbols without
- * a meaning in sequential files are left to the slow way, which refuses them. */
-static bool is_usable(const single *s)
-{
-    return s->bits > 0 && ((s->symbol & 15) != 0 || s->symbol == 0 || s->symbol == 0xF0);
+    while (at < N_ENTRIES)
+        out[at++] = (single){.pair_bits = NEVER};
 }
 
 static pen__jpeg_ac_entry entry_of_one(const single *s)
 {
     pen__jpeg_ac_entry e = {.first_value = s->symbol, .first_bits = s->code_bits};
-    if (!is_usable(s))
+    if (s->bits == 0)
         return e;
     e.bits = e.first_bits = s->bits;
     e.first_value = s->value;
@@ -101,20 +106,23 @@ static void add_second(pen__jpeg_ac_entry *e, const single *s)
     e->advance = (uint8_t)(e->second + 1);
 }
 
+/* Numbers with the same first symbol follow each other and differ in what comes second. */
 static bool build_ac(pen__jpeg_ac_table *table, pen__jpeg_code code)
 {
     single singles[N_ENTRIES];
     if (!set_long_codes(&table->codes, code))
         return false;
     set_singles(singles, code);
-    for (int i = 0; i < N_ENTRIES; i++) {
-        pen__jpeg_ac_entry e = entry_of_one(&singles[i]);
-        if (e.bits > 0 && e.advance < PEN__JPEG_EOB) {
-            const single *s = &singles[(i << e.bits) & (N_ENTRIES - 1)];
-            if (is_usable(s) && e.bits + s->bits <= BITS && s->value == (int8_t)s->value)
-                add_second(&e, s);
+    for (int i = 0; i < N_ENTRIES;) {
+        const pen__jpeg_ac_entry first = entry_of_one(&singles[i]);
+        bool has_room = first.bits > 0 && first.advance < PEN__JPEG_EOB;
+        int room = has_room ? BITS - first.bits : 0, end = i + (1 << room);
+        for (int rest = 0; i < end; i++, rest++) {
+            const single *second = &singles[rest << first.bits];
+            table->entries[i] = first;
+            if (second->pair_bits <= room)
+                add_second(&table->entries[i], second);
         }
-        table->entries[i] = e;
     }
     return true;
 }

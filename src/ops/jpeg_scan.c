@@ -8,7 +8,7 @@
  *
  * What decides the speed is the chain from one look-up to the next: shift, load,
  * shift.  Hence two symbols a look-up, stores that happen whether needed or not, and
- * one refill for four look-ups.
+ * one refill for three look-ups.
  *
  * Damage that libjpeg repairs or ignores must not pass here as sound.  So: a marker's
  * 0xFF is never part of fill bytes, a restart marker comes exactly where it is due with
@@ -214,17 +214,16 @@ ALWAYS_INLINE int read_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table, i
 {
     for (size_t k = 1;;) {
         refill(in);
-        for (int i = 0; i < 4; i++) { /* 4 x 11 bits are there for sure */
+        /* 56 bits: two look-ups of 11, and one more or the longest symbol there is, of 31 */
+        for (int i = 0; i < 3; i++) {
             const pen__jpeg_ac_entry *e = &table->entries[in->bits >> (64 - PEN__JPEG_AC_BITS)];
             int n_bits = e->bits;
             size_t after = k + e->advance;
             if (UNLIKELY(n_bits == 0)) {
-                refill(in);
                 k = read_long_ac(in, table, e, k, block);
                 if (k >= 64)
                     return count_coefs(k);
-                refill(in);
-                continue;
+                break;
             }
             if (block) {
                 block[natural_or_dc[k + e->first]] = e->first_value;
