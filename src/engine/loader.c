@@ -73,15 +73,28 @@ static const char *check(const pen_loader_opts *o)
     return NULL;
 }
 
-/* Share the budget out: slabs get at most half (but one always), samples the rest. */
-static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *err)
+/* One a worker; without any, one for the caller. */
+static int n_carriers(const pen_loader *loader)
 {
+    return loader->opts.workers > 0 ? loader->opts.workers : 1;
+}
+
+/* Share the budget out: slabs get at most half (but one always), idle decoders a little
+ * of what they like to keep, samples the rest. */
+static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *decoder_keep,
+                         pen_error *err)
+{
+    enum { KEEP_SHARE = 16 };
     int64_t slab = (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
     int64_t fitting = loader->opts.memory_budget / 2 / slab;
     loader->max_slabs = loader->opts.ready_batches;
     if (fitting < loader->max_slabs)
         loader->max_slabs = fitting < 1 ? 1 : (int)fitting;
-    *sample_bytes = loader->opts.memory_budget - loader->max_slabs * slab;
+    int64_t n = n_carriers(loader);
+    *decoder_keep = loader->opts.memory_budget / KEEP_SHARE / n;
+    if (*decoder_keep > (int64_t)PEN__DECODER_KEEPS)
+        *decoder_keep = (int64_t)PEN__DECODER_KEEPS;
+    *sample_bytes = loader->opts.memory_budget - loader->max_slabs * slab - n * *decoder_keep;
     if (*sample_bytes <= 0)
         return pen__fail(err, PEN_EINVAL, -1,
                          "memory budget of %.1f MB: one batch takes %.1f MB, and samples need room",
@@ -91,8 +104,8 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *e
 
 static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
 {
-    int64_t sample_bytes = 0;
-    int rc = divide_budget(loader, &sample_bytes, err);
+    int64_t sample_bytes = 0, decoder_keep = 0;
+    int rc = divide_budget(loader, &sample_bytes, &decoder_keep, err);
     if (rc == 0)
         rc = pen__ledger_open(&loader->ledger, ledger_path, err);
     if (rc)
@@ -103,12 +116,15 @@ static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
                                    loader->max_slabs);
     if (rc == 0)
         rc = pen__window_create(&loader->window, loader->max_slabs, pen__loader_open_job, loader);
-    int n = loader->opts.workers > 0 ? loader->opts.workers : 1;
+    int n = n_carriers(loader);
     if (rc == 0 && !(loader->carriers = pen__calloc((size_t)n, sizeof *loader->carriers)))
         rc = PEN_ENOMEM;
-    for (; rc == 0 && loader->n_carriers < n; loader->n_carriers++)
-        if ((rc = pen__carrier_init(&loader->carriers[loader->n_carriers], &loader->cancel)) != 0)
+    for (; rc == 0 && loader->n_carriers < n; loader->n_carriers++) {
+        pen__carrier *carrier = &loader->carriers[loader->n_carriers];
+        if ((rc = pen__carrier_init(carrier, &loader->cancel)) != 0)
             break;
+        pen__decoder_set_keep(carrier->dec, (size_t)decoder_keep);
+    }
     return rc ? pen__fail(err, rc, -1, "%s", pen_error_message(rc)) : 0;
 }
 

@@ -101,6 +101,11 @@ pen__jpeg_counts pen__decoder_jpeg_counts(const pen__decoder *dec)
     return pen__jpeg_counts_of(dec->jpeg);
 }
 
+void pen__decoder_set_keep(pen__decoder *dec, size_t n_bytes)
+{
+    pen__jpeg_set_keep(dec->jpeg, n_bytes);
+}
+
 void pen__decoder_use_own_jpeg(pen__decoder *dec, bool use_own)
 {
     pen__jpeg_use_own(dec->jpeg, use_own);

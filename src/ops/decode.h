@@ -35,6 +35,9 @@ typedef struct pen__decoder pen__decoder;
 int pen__decoder_create(pen__decoder **out, const atomic_bool *cancel);
 void pen__decoder_free(pen__decoder *dec);
 
+/* Keep at most this many bytes from one image to the next; PEN__DECODER_KEEPS at first. */
+void pen__decoder_set_keep(pen__decoder *dec, size_t n_bytes);
+
 /* Which way JPEG files went so far. */
 typedef struct pen__jpeg_counts {
     int64_t n_own;     /* decoded by our own code (jpeg_window.c) */

@@ -46,6 +46,7 @@ void pen__jpeg_free(pen__jpeg *jpeg);
 size_t pen__jpeg_bound(const pen_image_info *info);
 int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job);
 /* See decode.h. */
+void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes);
 void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own);
 pen__jpeg_counts pen__jpeg_counts_of(const pen__jpeg *jpeg);
 

@@ -64,6 +64,7 @@ struct pen__jpeg {
     pen__jpeg_memory memory;
     pen__jpeg_window own; /* its scratch is `memory`, too: the two never work at once */
     bool use_own;
+    size_t keep; /* bytes of `memory` kept between images */
     const pen__decode_job *job;
     bool has_all_rows; /* from here on the data may end */
     int code;          /* why we jumped */
@@ -228,6 +229,7 @@ int pen__jpeg_create(pen__jpeg **out)
     }
     jpeg_create_decompress(&jpeg->cinfo);
     connect(jpeg);
+    jpeg->keep = PEN__DECODER_KEEPS;
     const char *wish = getenv("PENSTOCK_JPEG");
     jpeg->use_own = !wish || strcmp(wish, "libjpeg") != 0;
     *out = jpeg;
@@ -240,6 +242,11 @@ void pen__jpeg_free(pen__jpeg *jpeg)
         return;
     jpeg_destroy_decompress(&jpeg->cinfo);
     pen__free(jpeg);
+}
+
+void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes)
+{
+    jpeg->keep = n_bytes;
 }
 
 void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own)
@@ -261,7 +268,7 @@ static void forget_image(pen__jpeg *jpeg)
     memset(cinfo->quant_tbl_ptrs, 0, sizeof cinfo->quant_tbl_ptrs);
     memset(cinfo->dc_huff_tbl_ptrs, 0, sizeof cinfo->dc_huff_tbl_ptrs);
     memset(cinfo->ac_huff_tbl_ptrs, 0, sizeof cinfo->ac_huff_tbl_ptrs);
-    pen__jpeg_memory_reset(&jpeg->memory, PEN__DECODER_KEEPS);
+    pen__jpeg_memory_reset(&jpeg->memory, jpeg->keep);
     jpeg->source.next_input_byte = NULL;
     jpeg->source.bytes_in_buffer = 0;
     jpeg->job = NULL;
@@ -436,6 +443,6 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
         rc = pen__jpeg_window_decode(&jpeg->own, job, jpeg->memory.block);
     if (rc == PEN__JPEG_DECLINED)
         return decode_by_library(jpeg, job);
-    pen__jpeg_memory_reset(&jpeg->memory, PEN__DECODER_KEEPS);
+    pen__jpeg_memory_reset(&jpeg->memory, jpeg->keep);
     return rc;
 }
