@@ -5,8 +5,8 @@
  * file, and every file with a flaw, is declined, and goes through libjpeg
  * (decode_jpeg.c), which alone decides what a flaw means.
  *
- * Why not libjpeg for all: it spends two thirds of the time of an ImageNet crop on
- * Huffman codes, one symbol at a time, and cannot leave out what lies beside the crop.
+ * Why not libjpeg for all: it spends 70 % of the time of an ImageNet crop on Huffman codes,
+ * one symbol at a time, and no less of it on blocks that the crop does not need.
  */
 #ifndef PEN_OPS_JPEG_WINDOW_H
 #define PEN_OPS_JPEG_WINDOW_H
