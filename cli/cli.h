@@ -42,6 +42,8 @@ void cli_progress(const char *what, long long done, long long total);
 
 /* 1234567 -> "1.2 MB"; buf of 32 bytes. */
 const char *cli_bytes(char buf[32], double n);
+/* Names come from data: control characters and broken UTF-8 become '?'.  In place. */
+char *cli_printable(char *text);
 /* A JSON string with quotes, escaped, to `out`. */
 void cli_json_string(FILE *out, const char *text);
 double cli_seconds(void);

@@ -14,12 +14,12 @@ static const float imagenet_std[3] = {0.229F, 0.224F, 0.225F};
 
 void cli_complain(const char *fmt, ...)
 {
+    char text[1024];
     va_list args;
     va_start(args, fmt);
-    fputs("penstock: ", stderr);
-    vfprintf(stderr, fmt, args);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    fprintf(stderr, "penstock: %s\n", cli_printable(text));
 }
 
 bool cli_number(const char *option, const char *text, long long min, long long max, long long *out)
@@ -136,14 +136,43 @@ const char *cli_bytes(char buf[32], double n)
     return buf;
 }
 
+/* Bytes of the valid UTF-8 sequence at p, 0 if there is none. */
+static int utf8_length(const unsigned char *p)
+{
+    int n = *p < 0x80 ? 1 : *p >= 0xC2 && *p < 0xE0 ? 2 : *p >= 0xE0 && *p < 0xF0 ? 3 : 0;
+    n = *p >= 0xF0 && *p < 0xF5 ? 4 : n;
+    for (int i = 1; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    bool is_overlong = (*p == 0xE0 && p[1] < 0xA0) || (*p == 0xF0 && p[1] < 0x90);
+    bool is_outside = (*p == 0xED && p[1] >= 0xA0) || (*p == 0xF4 && p[1] >= 0x90);
+    return is_overlong || is_outside ? 0 : n;
+}
+
+char *cli_printable(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p;) {
+        int n = utf8_length(p);
+        bool is_control = *p < 0x20 || *p == 0x7F || (*p == 0xC2 && n == 2 && p[1] < 0xA0);
+        if (n == 0 || is_control)
+            *p = '?';
+        p += n && !is_control ? n : 1;
+    }
+    return text;
+}
+
 void cli_json_string(FILE *out, const char *text)
 {
     fputc('"', out);
-    for (const unsigned char *p = (const unsigned char *)text; *p; p++) {
-        if (*p < 0x20 || *p == '"' || *p == '\\')
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        int n = utf8_length(p);
+        if (n == 0)
+            fputs("\\ufffd", out);
+        else if (*p < 0x20 || *p == '"' || *p == '\\' || *p == 0x7F)
             fprintf(out, "\\u%04x", *p);
         else
-            fputc(*p, out);
+            fwrite(p, 1, (size_t)n, out);
+        p += n ? n : 1;
     }
     fputc('"', out);
 }

@@ -167,9 +167,11 @@ static void print_classes(const info *t, const pen_dataset *ds)
     int64_t *counts = count_classes(ds);
     int64_t shown = t->all_classes || n <= SHOWN_CLASSES ? n : SHOWN_CLASSES;
     printf("classes    %lld\n", (long long)n);
-    for (int64_t c = 0; counts && c < shown; c++)
-        printf("  %5lld  %-32s %8lld\n", (long long)c, pen_dataset_class_name(ds, c),
-               (long long)counts[c]);
+    for (int64_t c = 0; counts && c < shown; c++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", pen_dataset_class_name(ds, c));
+        printf("  %5lld  %-32s %8lld\n", (long long)c, cli_printable(name), (long long)counts[c]);
+    }
     if (shown < n)
         printf("  ... %lld more (--classes)\n", (long long)(n - shown));
     free(counts);
@@ -190,7 +192,8 @@ static void print_checked(const info *t, const pen_dataset *ds)
     for (int f = PEN_FORMAT_JPEG; f < PEN_FORMAT_COUNT; f++) {
         n_known += t->by_format[f];
         if (t->by_format[f])
-            printf(" %lld %s", (long long)t->by_format[f], pen_format_name((pen_format)f));
+            printf("%s %lld %s", n_known > t->by_format[f] ? "," : "", (long long)t->by_format[f],
+                   pen_format_name((pen_format)f));
     }
     print_detail("grey", t->n_grey);
     print_detail("4:4:4", t->by_sampling[0]);
@@ -212,9 +215,10 @@ static void print_checked(const info *t, const pen_dataset *ds)
            (long long)t->n_failed);
     for (int64_t i = 0; i < t->n_failed && i < MAX_FAULTS; i++) {
         char key[PEN_KEY_MAX];
+        pen_error error = t->faults[i].error;
         if (pen_dataset_key(ds, t->faults[i].id, key, sizeof key) < 0)
             key[0] = '\0';
-        printf("  fails    %s: %s\n", key, t->faults[i].error.text);
+        printf("  fails    %s: %s\n", cli_printable(key), cli_printable(error.text));
     }
     if (t->n_failed > MAX_FAULTS)
         printf("  fails    ... and %lld more\n", (long long)(t->n_failed - MAX_FAULTS));

@@ -143,7 +143,8 @@ static void list(const cli_open *open, const pen_batch *batch)
             key[0] = '\0';
         printf("%4lld %8lld %6lld %9.4f %9.4f  %s%s\n", (long long)i,
                (long long)pen_batch_ids(batch)[i], (long long)pen_batch_labels(batch)[i],
-               (double)least, (double)most, key, pen_batch_mask(batch)[i] ? "" : "  (padding)");
+               (double)least, (double)most, cli_printable(key),
+               pen_batch_mask(batch)[i] ? "" : "  (padding)");
     }
 }
 

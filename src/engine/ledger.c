@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -14,8 +15,17 @@ int pen__ledger_open(pen__ledger *ledger, const char *path, pen_error *err)
     ledger->fd = -1;
     if (!path)
         return 0;
-    ledger->fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
-    return ledger->fd < 0 ? pen__fail_errno(err, errno, "open the ledger", path) : 0;
+    do /* O_NONBLOCK: a pipe must not hold us up, it is refused below */
+        ledger->fd =
+            open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    while (ledger->fd < 0 && errno == EINTR);
+    if (ledger->fd < 0)
+        return pen__fail_errno(err, errno, "open the ledger", path);
+    struct stat st;
+    if (fstat(ledger->fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode)))
+        return 0;
+    pen__ledger_close(ledger);
+    return pen__fail(err, PEN_EIO, -1, "the ledger '%s' is not a regular file", path);
 }
 
 void pen__ledger_close(pen__ledger *ledger)

@@ -47,10 +47,10 @@ static int give_object(const json_t *object, int64_t line, pen__row_sink sink, v
         snprintf(number, sizeof number, "%lld", (long long)json_integer_value(label));
         row.label = number;
         row.label_len = strlen(number);
-        row.is_number = true;
     } else if (json_is_string(label)) {
         row.label = json_string_value(label);
         row.label_len = json_string_length(label);
+        row.is_text = true;
     } else if (label && !json_is_null(label)) {
         return bad(line, "a \"label\" that is neither an integer, a string nor null", err);
     }

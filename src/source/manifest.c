@@ -65,6 +65,18 @@ static int64_t look_up(const filling *f, const pen__row *row, char path[PEN_KEY_
     return len;
 }
 
+/* "10.0", as tables write integers next to gaps: sorted as words it would be a trap. */
+static bool is_fraction(const char *text, size_t len)
+{
+    size_t n_points = 0, n_digits = 0;
+    for (size_t i = 0; i < len; i++) {
+        n_points += text[i] == '.';
+        n_digits += text[i] >= '0' && text[i] <= '9';
+    }
+    size_t n_signs = len > 0 && (text[0] == '-' || text[0] == '+');
+    return n_points == 1 && n_digits > 0 && n_points + n_digits + n_signs == len;
+}
+
 /* Number the label's text, remembering which sorts of label there were. */
 static int take_label(filling *f, const pen__row *row, int32_t *out, pen_error *err)
 {
@@ -81,9 +93,12 @@ static int take_label(filling *f, const pen__row *row, int32_t *out, pen_error *
     if (memchr(row->label, '\0', row->label_len))
         return pen__fail(err, PEN_EINVAL, -1, "line %lld: a NUL byte in the label",
                          (long long)row->line);
+    if (kind != 0 && !row->is_text && is_fraction(row->label, row->label_len))
+        return pen__fail(err, PEN_EINVAL, -1, "line %lld: the label %s is a number, but no integer",
+                         (long long)row->line, pen__show(&shown, row->label, row->label_len));
     if (kind != 0 && f->word_line == 0)
         f->word_line = row->line;
-    if (row->is_number && f->number_line == 0)
+    if (kind == 0 && !row->is_text && f->number_line == 0)
         f->number_line = row->line;
     int64_t number = pen__intern_put(&f->labels, row->label, row->label_len);
     if (number < 0 || number > INT32_MAX)

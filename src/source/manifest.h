@@ -14,7 +14,7 @@ typedef struct pen__row {
     size_t path_len;
     const char *label; /* NULL: none */
     size_t label_len;
-    bool is_number; /* the label was written as a number (JSON) */
+    bool is_text; /* the label was written as a string (JSON): a word on purpose */
 } pen__row;
 
 /* Gets each row; another answer than 0 ends the parsing with it. */

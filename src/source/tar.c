@@ -279,7 +279,7 @@ static int label_unlabelled(pen_dataset *ds, pen_error *err)
     const pen__index *index = &ds->index;
     bool has_root = false, has_dirs = false;
     for (size_t i = 0; i < index->n; i++) {
-        if (index->entries[i].label != -1)
+        if (index->entries[i].flags & 1 << PEN_FIELD_CLS) /* also one that says -1 */
             return 0;
         bool is_root = *pen__intern_text(&index->dirs, index->entries[i].dir) == '\0';
         has_root |= is_root;

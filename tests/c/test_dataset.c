@@ -133,6 +133,14 @@ static void a_folder_and_a_plain_tar_of_it_are_the_same_dataset(void **state)
         pen_dataset_unref(folder);
         pen_dataset_unref(plain);
     }
+    tar_maker tar = {0}; /* a label of -1 is a label: directories are not asked */
+    tar_text(&tar, "cat/1.jpg", "picture");
+    tar_text(&tar, "cat/1.cls", "-1");
+    tar_end(&tar);
+    tar_put(&tar, "none.tar");
+    pen_dataset *none = open_ok(in_tree("none.tar"), &opts);
+    assert_int_equal(pen_dataset_label(none, 0), -1);
+    pen_dataset_unref(none);
 }
 
 static void ids_are_part_of_the_hash(void **state)

@@ -416,6 +416,12 @@ static void options_that_cannot_hold_are_refused(void **state)
     o.ledger_path = "/nowhere/at/all";
     assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EIO);
     assert_null(loader);
+    char pipe_path[128]; /* must not wait for a reader */
+    snprintf(pipe_path, sizeof pipe_path, "%s/fifo", dir);
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    o.ledger_path = pipe_path;
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EIO);
+    unlink(pipe_path);
     pen_loader_free(NULL);
 }
 

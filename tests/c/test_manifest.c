@@ -74,10 +74,10 @@ static void integers_stay_labels_and_words_become_sorted_classes(void **state)
     assert_samples(ds, numbers, COUNT(numbers));
     assert_int_equal(pen_dataset_class_count(ds), 0);
     pen_dataset_unref(ds);
-    ds = open_csv("path,label\nn01/a.jpg,10\nn01/b.jpg,9\nn02/c d.png,cat\n");
-    static const expected words[] = {{"n01/a", 0}, {"n01/b", 1}, {"n02/c d", 2}};
+    ds = open_csv("path,label\nn01/a.jpg,dog\nn01/b.jpg,cat\nn02/c d.png,emu 2\n");
+    static const expected words[] = {{"n01/a", 1}, {"n01/b", 0}, {"n02/c d", 2}};
     assert_samples(ds, words, COUNT(words));
-    assert_string_equal(pen_dataset_class_name(ds, 2), "cat");
+    assert_string_equal(pen_dataset_class_name(ds, 2), "emu 2");
     pen_dataset_unref(ds);
     ds = open_csv("n01/a.jpg\nn01/b.jpg\n");
     static const expected none[] = {{"n01/a", -1}, {"n01/b", -1}};
@@ -104,6 +104,8 @@ static void json_lines_give_the_same_as_csv(void **state)
 static void bad_rows_are_errors_that_name_the_line(void **state)
 {
     (void)state;
+    csv_fails("n01/a.jpg,1\nn01/b.jpg,1 x\n", PEN_EINVAL, "line 2 a word");
+    csv_fails("n01/a.jpg,10.0\nn01/b.jpg,2.0\n", PEN_EINVAL, "no integer");
     csv_fails("n01/a.jpg,1\nn01/zz.jpg,2\n", PEN_ENOTFOUND, "line 2: no file 'n01/zz.jpg'");
     csv_fails("file,class\nn01/a.jpg,1\n", PEN_ENOTFOUND, "a header must name its columns");
     csv_fails("n01/a.jpg,1\n\nn01/b.jpg,1\n./n01/a.jpg,1\n", PEN_EINVAL,
