@@ -188,9 +188,11 @@ AVX2_INLINE void store_rows(const __m256i columns[4], const pen__jpeg_idct_job *
     for (int i = 0; i < 4; i++) {
         __m128i of_a = _mm256_castsi256_si128(rows[i]), of_b = _mm256_extracti128_si256(rows[i], 1);
         _mm_storel_epi64((void *)(a->dst + 2 * i * a->stride), of_a);
-        _mm_storeh_pd((void *)(a->dst + (2 * i + 1) * a->stride), _mm_castsi128_pd(of_a));
+        _mm_storel_epi64((void *)(a->dst + (2 * i + 1) * a->stride),
+                         _mm_unpackhi_epi64(of_a, of_a));
         _mm_storel_epi64((void *)(b->dst + 2 * i * b->stride), of_b);
-        _mm_storeh_pd((void *)(b->dst + (2 * i + 1) * b->stride), _mm_castsi128_pd(of_b));
+        _mm_storel_epi64((void *)(b->dst + (2 * i + 1) * b->stride),
+                         _mm_unpackhi_epi64(of_b, of_b));
     }
 }
 
