@@ -28,9 +28,9 @@ typedef struct pen__warp_spec {
  * no larger than 32767 on a side where the input is not. */
 void pen__warp(const pen__image *src, const pen__warp_spec *spec, pen__image *dst);
 
-/* The size of what pen__rotate gives. */
-void pen__rotate_size(int32_t w, int32_t h, double angle, bool expand, int32_t *out_w,
-                      int32_t *out_h);
+/* The size of what pen__rotate gives for a w by h image. */
+void pen__rotate_size(int32_t w, int32_t h, double angle, bool expand, const double *center,
+                      int32_t *out_w, int32_t *out_h);
 /* Image.rotate(angle, filter, expand, center, fillcolor=fill): degrees, counter-clockwise.
  * `center` is (x, y), or NULL for the middle.  dst->px takes pen__rotate_size's
  * bytes; sets dst->w, h, ch.  No overlap. */
