@@ -23,7 +23,7 @@ static const pen__warp_kernels *pick_kernels(void)
 {
 #if defined(__x86_64__)
     if (pen__cpu_flags() & PEN__CPU_AVX2)
-        return &pen__warp_kernels_c;
+        return &pen__warp_kernels_avx2;
 #endif
     return &pen__warp_kernels_c;
 }
