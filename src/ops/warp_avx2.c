@@ -12,28 +12,46 @@
 #define AVX2        __attribute__((target("avx2,fma")))
 #define AVX2_INLINE static inline __attribute__((target("avx2,fma"), always_inline))
 
-/* A point inside of the image: the pixel left of and above it, and how far it is on. */
-typedef struct place {
-    int32_t x, y;
-    double dx, dy;
-} place;
+/* What is to be done with the points, four at a time. */
+typedef struct places {
+    int32_t first[4]; /* the index of the first tap's pixel, or one of these: */
+    double dx[4], dy[4];
+} places;
 
-AVX2_INLINE place find_place(double x, double y)
-{
-    place at = {.x = pen__warp_floor(x - 0.5), .y = pen__warp_floor(y - 0.5)};
-    at.dx = x - 0.5 - at.x;
-    at.dy = y - 0.5 - at.y;
-    return at;
-}
+enum { OUTSIDE = -2, NEAR_BORDER = -1 };
 
-/* Whether `size` by `size` taps from (x, y) on lie in the image, and `load` bytes from the first of
- * the last row in its buffer. */
-AVX2_INLINE int has_room(const pen__image *im, int32_t x, int32_t y, int32_t size, size_t load)
+/* Points 0 .. 3.  The taps are `taps` by `taps` pixels from `before` left of and above the
+ * pixel a point is in; those of the last row are loaded with `load` bytes at once. */
+AVX2_INLINE places find_places(const pen__image *im, const double *x, const double *y, int taps,
+                               int before, size_t load)
 {
-    if (x < 0 || y < 0 || x + size > im->w || y + size > im->h)
-        return 0;
-    size_t last = ((size_t)(y + size - 1) * (size_t)im->w + (size_t)x) * 3;
-    return last + load <= pen__image_bytes(im);
+    const __m256d zero = _mm256_setzero_pd(), half = _mm256_set1_pd(0.5);
+    const __m256d width = _mm256_set1_pd(im->w), height = _mm256_set1_pd(im->h);
+    __m256d at_x = _mm256_loadu_pd(x), at_y = _mm256_loadu_pd(y);
+    __m256d inside = _mm256_and_pd(_mm256_and_pd(_mm256_cmp_pd(at_x, zero, _CMP_GE_OQ),
+                                                 _mm256_cmp_pd(at_x, width, _CMP_LT_OQ)),
+                                   _mm256_and_pd(_mm256_cmp_pd(at_y, zero, _CMP_GE_OQ),
+                                                 _mm256_cmp_pd(at_y, height, _CMP_LT_OQ)));
+    at_x = _mm256_sub_pd(at_x, half);
+    at_y = _mm256_sub_pd(at_y, half);
+    __m256d left = _mm256_floor_pd(at_x), top = _mm256_floor_pd(at_y);
+    places p;
+    _mm256_storeu_pd(p.dx, _mm256_sub_pd(at_x, left));
+    _mm256_storeu_pd(p.dy, _mm256_sub_pd(at_y, top));
+    left = _mm256_sub_pd(left, _mm256_set1_pd(before));
+    top = _mm256_sub_pd(top, _mm256_set1_pd(before));
+    __m256d first = _mm256_add_pd(_mm256_mul_pd(top, width), left); /* exact */
+    double last_first =
+        ((double)pen__image_bytes(im) - (double)load) / 3.0 - (double)(taps - 1) * im->w;
+    const __m256d over = _mm256_set1_pd(taps);
+    __m256d room = _mm256_and_pd(_mm256_cmp_pd(left, zero, _CMP_GE_OQ),
+                                 _mm256_cmp_pd(_mm256_add_pd(left, over), width, _CMP_LE_OQ));
+    room = _mm256_and_pd(room, _mm256_cmp_pd(top, zero, _CMP_GE_OQ));
+    room = _mm256_and_pd(room, _mm256_cmp_pd(first, _mm256_set1_pd(last_first), _CMP_LE_OQ));
+    __m256d index = _mm256_blendv_pd(_mm256_set1_pd(NEAR_BORDER), first, room);
+    index = _mm256_blendv_pd(_mm256_set1_pd(OUTSIDE), index, inside);
+    _mm_storeu_si128((void *)p.first, _mm256_cvttpd_epi32(index));
+    return p;
 }
 
 /* Three of four int32 in 0..255 to bytes. */
@@ -64,28 +82,31 @@ AVX2_INLINE __m256d lerp_row(const uint8_t *px, __m256d d)
                          _mm256_mul_pd(_mm256_cvtepi32_pd(_mm_sub_epi32(b, a)), d));
 }
 
+/* The pixel whose first tap is at px. */
+AVX2_INLINE __m256d bilinear_point(const uint8_t *px, size_t stride, double along, double across)
+{
+    __m256d dx = _mm256_set1_pd(along), dy = _mm256_set1_pd(across);
+    __m256d above = lerp_row(px, dx), below = lerp_row(px + stride, dx);
+    return _mm256_add_pd(above, _mm256_mul_pd(_mm256_sub_pd(below, above), dy));
+}
+
 AVX2 static void bilinear_avx2(const pen__image *src, const double *x, const double *y, int n,
                                uint8_t *out)
 {
-    if (src->ch != 3) {
-        pen__warp_kernels_c.bilinear(src, x, y, n, out);
-        return;
-    }
     size_t stride = (size_t)src->w * 3;
-    for (int i = 0; i < n; i++, out += 3) {
-        if (!pen__warp_inside(src, x[i], y[i]))
-            continue;
-        place at = find_place(x[i], y[i]);
-        if (!has_room(src, at.x, at.y, 2, 8)) {
-            pen__warp_kernels_c.bilinear(src, x + i, y + i, 1, out);
-            continue;
+    int i = 0;
+    for (; src->ch == 3 && i + 4 <= n; i += 4) {
+        places p = find_places(src, x + i, y + i, 2, 0, 8);
+        for (int k = 0; k < 4; k++, out += 3) {
+            if (p.first[k] >= 0) {
+                const uint8_t *px = src->px + (size_t)p.first[k] * 3;
+                store_pixel(out, _mm256_cvttpd_epi32(bilinear_point(px, stride, p.dx[k], p.dy[k])));
+            } else if (p.first[k] == NEAR_BORDER) {
+                pen__warp_kernels_c.bilinear(src, x + i + k, y + i + k, 1, out);
+            }
         }
-        const uint8_t *px = src->px + (size_t)at.y * stride + (size_t)at.x * 3;
-        __m256d dx = _mm256_set1_pd(at.dx), dy = _mm256_set1_pd(at.dy);
-        __m256d above = lerp_row(px, dx), below = lerp_row(px + stride, dx);
-        __m256d value = _mm256_add_pd(above, _mm256_mul_pd(_mm256_sub_pd(below, above), dy));
-        store_pixel(out, _mm256_cvttpd_epi32(value));
     }
+    pen__warp_kernels_c.bilinear(src, x + i, y + i, n - i, out);
 }
 
 /* p1 + d * (p2 + d * (p3 + d * p4)). */
@@ -119,30 +140,32 @@ AVX2_INLINE __m256d cubic_column(const __m256d v[4], __m256d d)
     return polynomial(v[1], p2, p3, p4, d);
 }
 
+AVX2_INLINE __m256d bicubic_point(const uint8_t *px, size_t stride, double along, double across)
+{
+    __m256d rows[4], dx = _mm256_set1_pd(along);
+    for (size_t j = 0; j < 4; j++)
+        rows[j] = cubic_row(px + j * stride, dx);
+    __m256d value = cubic_column(rows, _mm256_set1_pd(across));
+    return _mm256_min_pd(_mm256_max_pd(value, _mm256_setzero_pd()), _mm256_set1_pd(255.0));
+}
+
 AVX2 static void bicubic_avx2(const pen__image *src, const double *x, const double *y, int n,
                               uint8_t *out)
 {
-    if (src->ch != 3) {
-        pen__warp_kernels_c.bicubic(src, x, y, n, out);
-        return;
-    }
     size_t stride = (size_t)src->w * 3;
-    for (int i = 0; i < n; i++, out += 3) {
-        if (!pen__warp_inside(src, x[i], y[i]))
-            continue;
-        place at = find_place(x[i], y[i]);
-        if (!has_room(src, at.x - 1, at.y - 1, 4, 16)) {
-            pen__warp_kernels_c.bicubic(src, x + i, y + i, 1, out);
-            continue;
+    int i = 0;
+    for (; src->ch == 3 && i + 4 <= n; i += 4) {
+        places p = find_places(src, x + i, y + i, 4, 1, 16);
+        for (int k = 0; k < 4; k++, out += 3) {
+            if (p.first[k] >= 0) {
+                const uint8_t *px = src->px + (size_t)p.first[k] * 3;
+                store_pixel(out, _mm256_cvttpd_epi32(bicubic_point(px, stride, p.dx[k], p.dy[k])));
+            } else if (p.first[k] == NEAR_BORDER) {
+                pen__warp_kernels_c.bicubic(src, x + i + k, y + i + k, 1, out);
+            }
         }
-        const uint8_t *px = src->px + (size_t)(at.y - 1) * stride + (size_t)(at.x - 1) * 3;
-        __m256d rows[4], dx = _mm256_set1_pd(at.dx);
-        for (int j = 0; j < 4; j++)
-            rows[j] = cubic_row(px + (size_t)j * stride, dx);
-        __m256d value = cubic_column(rows, _mm256_set1_pd(at.dy));
-        value = _mm256_min_pd(_mm256_max_pd(value, _mm256_setzero_pd()), _mm256_set1_pd(255.0));
-        store_pixel(out, _mm256_cvttpd_epi32(value));
     }
+    pen__warp_kernels_c.bicubic(src, x + i, y + i, n - i, out);
 }
 
 const pen__warp_kernels pen__warp_kernels_avx2 = {
