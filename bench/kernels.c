@@ -14,6 +14,7 @@
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "ops/augmix_ops.h"
 #include "ops/color.h"
 #include "ops/filter.h"
 #include "ops/geometry.h"
@@ -194,6 +195,13 @@ static void run_rotate_bicubic(bench *b)
     rotate_image(b, PEN_FILTER_BICUBIC);
 }
 
+static void run_tensor_affine(bench *b)
+{
+    static const double m[6] = {0.956, 0.292, 3.0, -0.292, 0.956, 1.0};
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__tensor_path_affine(&src, m, PEN_FILTER_BILINEAR, &dst);
+}
+
 static void set_tensor(bench *b, pen_dtype dtype, pen_layout layout)
 {
     pen_op norm = {.kind = PEN_OP_NORMALIZE,
@@ -297,6 +305,7 @@ static const job jobs[] = {
     {"rotate nearest", NULL, run_rotate_nearest, OUT, 6 * OUT},
     {"rotate bilinear", NULL, run_rotate_bilinear, OUT, 6 * OUT},
     {"rotate bicubic", NULL, run_rotate_bicubic, OUT, 6 * OUT},
+    {"augmix affine bilinear", NULL, run_tensor_affine, OUT, 6 * OUT},
     {"jpeg idct", NULL, run_idct, OUT, 3 * OUT},
     {"jpeg idct, low frequencies", NULL, run_idct_low, OUT, 3 * OUT},
     {"jpeg upsample h2v2", NULL, run_upsample, OUT, 2 * OUT},

@@ -1,4 +1,4 @@
-/* trig.c - sine, cosine and tangent in pairs of doubles.
+/* trig.c - sine, cosine, tangent and its inverse in pairs of doubles.
  *
  * A pair carries about 106 bits, twice what the result needs, so that rounding the
  * pair is rounding the true value but for one argument in 2^40 or so.  The argument is
@@ -64,4 +64,35 @@ double pen__tan(double radians)
     pen__pair sine, cosine;
     sine_and_cosine(radians, &sine, &cosine);
     return pen__pair_divide(sine, cosine).high;
+}
+
+/* An angle for |x| <= 1, right to 0.005. */
+static double rough_atan(double x)
+{
+    return x / (1.0 + 0.28125 * x * x);
+}
+
+/* Twice, the angle's own tangent shows what is missing: with t = tan(angle),
+ * atan(x) - angle = atan((x - t) / (1 + x t)), and of a small number the series is
+ * short.  Dividing by the larger of x and 1 keeps everything in range. */
+double pen__atan(double x)
+{
+    double size = x < 0.0 ? -x : x;
+    double angle = size <= 1.0 ? rough_atan(size) : 0x1.921fb54442d18p+0 - rough_atan(1.0 / size);
+    const pen__pair one = {1.0, 0.0}, from = {size, 0.0};
+    pen__pair up = size <= 1.0 ? from : one; /* up / along is size */
+    pen__pair along = size <= 1.0 ? one : pen__pair_divide(one, from);
+    pen__pair sum = {angle, 0.0};
+    for (int round = 0; round < 2; round++) {
+        pen__pair sine, cosine;
+        sine_and_cosine(sum.high, &sine, &cosine);
+        pen__pair missing = pen__pair_divide(
+            pen__pair_subtract(pen__pair_multiply(up, cosine), pen__pair_multiply(along, sine)),
+            pen__pair_add(pen__pair_multiply(along, cosine), pen__pair_multiply(up, sine)));
+        double square = missing.high * missing.high;
+        double bend = missing.high * square * (square / 5.0 - 1.0 / 3.0);
+        sum = pen__pair_add((pen__pair){sum.high, 0.0},
+                            pen__pair_add(missing, (pen__pair){bend, 0.0}));
+    }
+    return x < 0.0 ? -sum.high : sum.high;
 }

@@ -1,4 +1,4 @@
-/* trig.h - sine, cosine and tangent, correctly rounded and the same on every host.
+/* trig.h - sine, cosine, tangent and its inverse, correctly rounded and the same on every host.
  *
  * Matrices of rotations decide bytes, so libm, whose last bit depends on its
  * version and the processor, is not asked.  |radians| <= 2^20.
@@ -9,5 +9,6 @@
 double pen__sin(double radians);
 double pen__cos(double radians);
 double pen__tan(double radians);
+double pen__atan(double x); /* finite x */
 
 #endif

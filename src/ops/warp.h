@@ -42,6 +42,9 @@ void pen__rotate(const pen__image *src, double angle, bool expand, const double 
 void pen__affine_matrix(double m[6], const double center[2], double angle,
                         const double translate[2], double scale, const double shear[2]);
 
+/* The shear, in degrees, that the AutoAugment family gives for a magnitude: of a slope. */
+double pen__shear_degrees(double magnitude);
+
 /* torchvision's perspective: the coefficients that lead from `end` back to `start`, each four
  * corners x, y.  Returns 0, or PEN_EINVAL where the corners of `end` leave no solution. */
 int pen__perspective_coeffs(double m[8], const int32_t start[8], const int32_t end[8]);

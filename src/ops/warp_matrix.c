@@ -149,7 +149,7 @@ void pen__rotate(const pen__image *src, double angle, bool expand, const double 
     pen__warp(src, &spec, dst);
 }
 
-/* ---- affine ----------------------------------------------------------------------------- */
+/* ---- affine --------------------------------------------------------------------------- */
 
 void pen__affine_matrix(double m[6], const double center[2], double angle,
                         const double translate[2], double scale, const double shear[2])
@@ -170,7 +170,12 @@ void pen__affine_matrix(double m[6], const double center[2], double angle,
     m[5] = m[3] * back_x + m[4] * back_y + center[1];
 }
 
-/* ---- perspective ------------------------------------------------------------------------ */
+double pen__shear_degrees(double magnitude)
+{
+    return pen__atan(magnitude) * 0x1.ca5dc1a63c1f8p+5; /* 180 / pi */
+}
+
+/* ---- perspective ---------------------------------------------------------------------- */
 
 typedef pen__pair equations[8][9]; /* the last column is the right-hand side */
 

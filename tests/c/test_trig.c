@@ -53,6 +53,27 @@ static void all_angles_are_near_libm(void **state)
     }
 }
 
+static void atan_gives_back_the_slope(void **state)
+{
+    (void)state;
+    /* also from 300 bits; the third is one that common libraries round the wrong way */
+    static const double cases[][2] = {
+        {0x1.3333333333333p-2, 0x1.2a73a661eaf06p-2},
+        {0x1.0000000000000p+0, 0x1.921fb54442d18p-1},
+        {0x1.37514c9309028p-2, 0x1.2e39a3cfc641ap-2},
+        {0x0.0p+0, 0x0.0p+0},
+        {0x1.87e92154ef7acp-665, 0x1.87e92154ef7acp-665},
+        {0x1.1400000000000p+4, 0x1.834cc45a7c241p+0},
+        {0x1.7e43c8800759cp+996, 0x1.921fb54442d18p+0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_true(pen__atan(cases[i][0]) == cases[i][1]);
+        assert_true(pen__atan(-cases[i][0]) == -cases[i][1]);
+    }
+    for (double x = -60.0; x < 60.0; x += 0.0137)
+        assert_true(fabs(pen__atan(x) - atan(x)) <= 0x1p-52 * fabs(atan(x)));
+}
+
 static void nothing_turns_into_nothing(void **state)
 {
     (void)state;
@@ -65,6 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_the_nearest_doubles),
         cmocka_unit_test(all_angles_are_near_libm),
+        cmocka_unit_test(atan_gives_back_the_slope),
         cmocka_unit_test(nothing_turns_into_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
