@@ -10,31 +10,64 @@
 #include "base/mem.h"
 #include "ops/color.h"
 #include "ops/geometry.h"
+#include "ops/tone.h"
 
 enum { ALIGN = 64 };
 
 /* Random fills start here in an operation's stream, far behind its parameters. */
 enum { FILL_DRAW = 4096 };
 
-static void jitter(const pen_op *op, const pen_params *p, pen__image *im)
+/* Steps that change values where they stand. */
+static void run_tone(const pen__step *step, pen__image *im, void *scratch)
 {
-    static void (*const kernels[4])(pen__image *, float) = {pen__brightness, pen__contrast,
-                                                            pen__saturation, pen__hue};
-    for (int i = 0; i < 4; i++) {
-        int component = p->order[i];
-        if (pen__jitter_is_on(op, component))
-            kernels[component](im, p->factor[component]);
+    switch (step->action) {
+    case PEN__ACT_HFLIP:
+        pen__hflip(im);
+        break;
+    case PEN__ACT_VFLIP:
+        pen__vflip(im);
+        break;
+    case PEN__ACT_BRIGHTNESS:
+        pen__brightness(im, step->value);
+        break;
+    case PEN__ACT_CONTRAST:
+        pen__contrast(im, step->value);
+        break;
+    case PEN__ACT_SATURATION:
+        pen__saturation(im, step->value);
+        break;
+    case PEN__ACT_HUE:
+        pen__hue(im, step->value);
+        break;
+    case PEN__ACT_SHARPNESS:
+        pen__sharpness(im, step->value, scratch);
+        break;
+    case PEN__ACT_POSTERIZE:
+        pen__posterize(im, (int)step->value);
+        break;
+    case PEN__ACT_SOLARIZE:
+        pen__solarize(im, step->value);
+        break;
+    case PEN__ACT_INVERT:
+        pen__invert(im);
+        break;
+    case PEN__ACT_AUTOCONTRAST:
+        pen__autocontrast(im);
+        break;
+    case PEN__ACT_EQUALIZE:
+        pen__equalize(im);
+        break;
+    default:
+        break;
     }
 }
 
 /* Run one step on `im`; returns true if the result is in `other`. */
-static bool run_step(const pen_pipeline *pipe, const pen__step *step, const pen_params *params,
-                     const pen_image_info *info, pen__image *im, pen__image *other, void *scratch)
+static bool run_step(const pen__step *step, pen__image *im, pen__image *other, void *scratch)
 {
-    const pen_op *op = &pipe->ops[step->op];
     switch (step->action) {
     case PEN__ACT_ORIENT:
-        pen__orient(im, info->orientation, other);
+        pen__orient(im, (int)step->value, other);
         return true;
     case PEN__ACT_GREY: {
         pen__image grey = {.px = im->px};
@@ -46,22 +79,26 @@ static bool run_step(const pen_pipeline *pipe, const pen__step *step, const pen_
         pen__spread(im, other);
         return true;
     case PEN__ACT_RESIZE:
-        pen__resize(&step->resize, im, step->have, other, scratch);
+        pen__resize(&step->resize.spec, im, step->resize.have, other, scratch);
         return true;
     case PEN__ACT_CROP:
-        pen__crop(im, step->box, op->crop.padding_mode, op->crop.fill, other);
+        pen__crop(im, step->crop.box, step->crop.mode, step->crop.fill, other);
         return true;
-    case PEN__ACT_HFLIP:
-        pen__hflip(im);
-        return false;
-    case PEN__ACT_VFLIP:
-        pen__vflip(im);
-        return false;
-    case PEN__ACT_JITTER:
-        jitter(op, &params[step->op], im);
+    case PEN__ACT_WARP:
+        pen__warp(im, &step->warp, other);
+        return true;
+    case PEN__ACT_ROTATE:
+        pen__rotate(im, step->rotate.angle, step->rotate.expand,
+                    step->rotate.has_center ? step->rotate.center : NULL, step->rotate.filter,
+                    step->rotate.fill, other);
+        return true;
+    case PEN__ACT_BLUR:
+        pen__gaussian_blur(im, &step->blur, other, scratch);
+        return true;
+    default:
+        run_tone(step, im, scratch);
         return false;
     }
-    return false;
 }
 
 static void erase(const pen_pipeline *pipe, size_t i, const pen_params *p, const pen_key *key,
@@ -93,7 +130,7 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     int64_t t0 = times ? pen__now_ns() : 0;
     size_t stride = (plan->image_bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     uint8_t *buffers[2] = {scratch, (uint8_t *)scratch + stride};
-    void *resize_scratch = buffers[1] + stride;
+    void *kernel_scratch = buffers[1] + stride;
     int current = 0;
     pen__image im = {.px = buffers[0]};
     int rc = pen__decode(dec, src, len, info, plan->window, &im, err);
@@ -104,7 +141,7 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
         return rc;
     for (int i = 0; i < plan->n_steps; i++) {
         pen__image other = {.px = buffers[!current]};
-        if (run_step(pipe, &plan->steps[i], params, info, &im, &other, resize_scratch)) {
+        if (run_step(&plan->steps[i], &im, &other, kernel_scratch)) {
             im = other;
             current = !current;
         }

@@ -70,7 +70,7 @@ static void the_hash_follows_every_setting(void **state)
     pen_pipeline *x = make(a, 2), *y = make(b, 3);
     assert_string_equal(pen_pipeline_hash(x), pen_pipeline_hash(y)); /* Decode is implied */
     assert_int_equal(pen_pipeline_op_count(x), 3);
-    a[1].flip.p = 0.25F;
+    a[1].chance.p = 0.25F;
     pen_pipeline *z = make(a, 2);
     assert_string_not_equal(pen_pipeline_hash(x), pen_pipeline_hash(z));
     assert_non_null(strstr(pen_pipeline_describe(z), "0.25"));
@@ -220,7 +220,7 @@ static void foreign_parameters_are_checked(void **state)
         assert_int_equal(pen__params_check(pipe, &info, bad, 3, NULL), PEN_EINVAL);
     }
     memcpy(bad, p, sizeof p);
-    bad[2].order[0] = 9;
+    bad[2].jitter.order[0] = 9;
     assert_int_equal(pen__params_check(pipe, &info, bad, 3, NULL), PEN_EINVAL);
     pen_pipeline_unref(pipe);
 }

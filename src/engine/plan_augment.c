@@ -1,0 +1,142 @@
+/* plan_augment.c - warps, and the primitives of AutoAugment and its relatives, as steps.
+ *
+ * What torchvision's functional.affine, rotate and perspective and its _apply_op
+ * make of their arguments before Pillow is called, with the same double arithmetic.
+ */
+#include "engine/plan.h"
+
+#include <string.h>
+
+#include "base/trig.h"
+
+static const double degrees_per_radian = 0x1.ca5dc1a63c1f8p+5; /* 180 / pi, as Python's */
+
+/* ---- warps ---------------------------------------------------------------------- */
+
+static pen__warp_spec *add_warp(pen__cursor *at, pen__warp_kind kind, pen_filter filter,
+                                const uint8_t fill[PEN_MAX_CHANNELS])
+{
+    pen__plan_widen_for(at, fill);
+    pen__warp_spec *warp = &pen__plan_add(at, PEN__ACT_WARP, at->w, at->h, at->ch)->warp;
+    warp->kind = kind;
+    warp->filter = filter;
+    memcpy(warp->fill, fill, sizeof warp->fill);
+    warp->out_w = at->w;
+    warp->out_h = at->h;
+    return warp;
+}
+
+/* `center` may be NULL: the middle. */
+static void add_rotation(pen__cursor *at, double angle, bool expand, const double *center,
+                         pen_filter filter, const uint8_t fill[PEN_MAX_CHANNELS])
+{
+    int32_t w, h;
+    pen__plan_widen_for(at, fill);
+    pen__rotate_size(at->w, at->h, angle, expand, center, &w, &h);
+    pen__step *step = pen__plan_add(at, PEN__ACT_ROTATE, w, h, at->ch);
+    step->rotate.angle = angle;
+    step->rotate.expand = expand;
+    step->rotate.filter = filter;
+    memcpy(step->rotate.fill, fill, sizeof step->rotate.fill);
+    step->rotate.has_center = center;
+    if (center)
+        memcpy(step->rotate.center, center, sizeof step->rotate.center);
+}
+
+void pen__plan_add_warp(pen__cursor *at, const pen_op *op, const pen_params *p)
+{
+    if (op->kind == PEN_OP_RANDOM_ROTATION) {
+        add_rotation(at, (double)p->warp.angle, op->warp.expand,
+                     op->warp.has_center ? op->warp.center : NULL, op->warp.filter, op->warp.fill);
+        return;
+    }
+    if (op->kind == PEN_OP_RANDOM_PERSPECTIVE) {
+        const int32_t right = at->w - 1, bottom = at->h - 1;
+        const int32_t corners[8] = {0, 0, right, 0, right, bottom, 0, bottom};
+        pen__warp_spec *warp = add_warp(at, PEN__WARP_PERSPECTIVE, op->warp.filter, op->warp.fill);
+        pen__perspective_coeffs(warp->m, corners, p->perspective.points);
+        return;
+    }
+    const double middle[2] = {at->w * 0.5, at->h * 0.5};
+    const double shift[2] = {p->warp.translate[0], p->warp.translate[1]};
+    const double shear[2] = {(double)p->warp.shear[0], (double)p->warp.shear[1]};
+    pen__warp_spec *warp = add_warp(at, PEN__WARP_AFFINE, op->warp.filter, op->warp.fill);
+    pen__affine_matrix(warp->m, op->warp.has_center ? op->warp.center : middle,
+                       (double)p->warp.angle, shift, (double)p->warp.scale, shear);
+}
+
+/* ---- primitives ------------------------------------------------------------------- */
+
+static void add_shear(pen__cursor *at, const pen_op *op, double x, double y)
+{
+    static const double corner[2] = {0, 0}, no_shift[2] = {0, 0};
+    const double shear[2] = {pen__atan(x) * degrees_per_radian, pen__atan(y) * degrees_per_radian};
+    pen__warp_spec *warp = add_warp(at, PEN__WARP_AFFINE, op->augment.filter, op->augment.fill);
+    pen__affine_matrix(warp->m, corner, 0.0, no_shift, 1.0, shear);
+}
+
+static void add_translation(pen__cursor *at, const pen_op *op, int32_t x, int32_t y)
+{
+    static const double no_shear[2] = {0, 0};
+    const double middle[2] = {at->w * 0.5, at->h * 0.5}, shift[2] = {x, y};
+    pen__warp_spec *warp = add_warp(at, PEN__WARP_AFFINE, op->augment.filter, op->augment.fill);
+    pen__affine_matrix(warp->m, middle, 0.0, shift, 1.0, no_shear);
+}
+
+static void add_primitive(pen__cursor *at, const pen_op *op, const pen_augment_step *step)
+{
+    const float magnitude = step->magnitude;
+    const float factor = (float)(1.0 + (double)magnitude);
+    switch (step->kind) {
+    case PEN_AUGMENT_SHEAR_X:
+        add_shear(at, op, (double)magnitude, 0);
+        break;
+    case PEN_AUGMENT_SHEAR_Y:
+        add_shear(at, op, 0, (double)magnitude);
+        break;
+    case PEN_AUGMENT_TRANSLATE_X:
+        add_translation(at, op, (int32_t)magnitude, 0);
+        break;
+    case PEN_AUGMENT_TRANSLATE_Y:
+        add_translation(at, op, 0, (int32_t)magnitude);
+        break;
+    case PEN_AUGMENT_ROTATE:
+        add_rotation(at, (double)magnitude, false, NULL, op->augment.filter, op->augment.fill);
+        break;
+    case PEN_AUGMENT_BRIGHTNESS:
+        pen__plan_add_tone(at, PEN__ACT_BRIGHTNESS, factor);
+        break;
+    case PEN_AUGMENT_COLOR:
+        pen__plan_add_tone(at, PEN__ACT_SATURATION, factor);
+        break;
+    case PEN_AUGMENT_CONTRAST:
+        pen__plan_add_tone(at, PEN__ACT_CONTRAST, factor);
+        break;
+    case PEN_AUGMENT_SHARPNESS:
+        pen__plan_add_tone(at, PEN__ACT_SHARPNESS, factor);
+        break;
+    case PEN_AUGMENT_POSTERIZE:
+        pen__plan_add_tone(at, PEN__ACT_POSTERIZE, magnitude);
+        break;
+    case PEN_AUGMENT_SOLARIZE:
+        pen__plan_add_tone(at, PEN__ACT_SOLARIZE, magnitude);
+        break;
+    case PEN_AUGMENT_AUTO_CONTRAST:
+        pen__plan_add_tone(at, PEN__ACT_AUTOCONTRAST, 0);
+        break;
+    case PEN_AUGMENT_EQUALIZE:
+        pen__plan_add_tone(at, PEN__ACT_EQUALIZE, 0);
+        break;
+    case PEN_AUGMENT_INVERT:
+        pen__plan_add_tone(at, PEN__ACT_INVERT, 0);
+        break;
+    default: /* Identity */
+        break;
+    }
+}
+
+void pen__plan_add_augments(pen__cursor *at, const pen_op *op, const pen_params *p)
+{
+    for (int i = 0; i < p->augment.n_steps; i++)
+        add_primitive(at, op, &p->augment.steps[i]);
+}
