@@ -11,11 +11,12 @@
 
 /* ---- how strong a primitive is ---------------------------------------------------- */
 
-/* The i-th of n points from lo to hi as torch.linspace has them: from the nearer end. */
+/* The i-th of n points from lo to hi as torch.linspace has them: from the nearer end, a
+ * float32 step, and one rounding for product and sum (torch's builds fuse them). */
 static float linspace(float lo, float hi, int n, int i)
 {
-    float step = (hi - lo) / (float)(n - 1);
-    return i < n / 2 ? lo + step * (float)i : hi - step * (float)(n - 1 - i);
+    double step = (double)((hi - lo) / (float)(n - 1));
+    return (float)(i < n / 2 ? (double)lo + step * i : (double)hi - step * (n - 1 - i));
 }
 
 /* Where the scales of a family of operations end; they begin at 0. */
