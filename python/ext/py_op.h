@@ -4,7 +4,7 @@
 
 #include "py_core.h"
 
-/* (name, {setting: value}) as penstock/transforms.py makes them. */
+/* (name, {setting: value}) as penstock.transforms makes them. */
 int py_op_from_python(PyObject *pair, pen_op *out);
 /* -1 and ValueError for a name that is not in op.h's list. */
 int py_op_kind_named(const char *name);
