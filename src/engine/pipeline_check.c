@@ -206,6 +206,10 @@ static const char *check_aug_mix(const pen_op *op)
         return "mixture_width must be 1 to 8";
     if (depth > PEN_MAX_AUGMENTS / op->augment.mixture_width)
         return "mixture_width * chain_depth must be at most 32";
+    if (op->augment.filter == PEN_FILTER_BICUBIC)
+        return "interpolation must be nearest or bilinear";
+    if (op->augment.fill[0] || op->augment.fill[1] || op->augment.fill[2])
+        return "fill must be black";
     return op->augment.alpha >= 1e-3F && op->augment.alpha <= 1e6F
                ? NULL
                : "alpha must be within [0.001, 1000000]";

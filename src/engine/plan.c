@@ -92,6 +92,7 @@ pen__step *pen__plan_add(pen__cursor *at, pen__action action, int32_t w, int32_t
     pen__step *step = &plan->steps[plan->n_steps++];
     memset(step, 0, sizeof *step);
     step->action = action;
+    step->is_rgb = at->meant_ch == 3;
     size_t bytes = (size_t)w * (size_t)h * (size_t)ch;
     if (bytes > plan->image_bytes)
         plan->image_bytes = bytes;
@@ -107,9 +108,9 @@ static void take_scratch(pen__cursor *at, size_t bytes)
         at->plan->kernel_bytes = bytes;
 }
 
-void pen__plan_add_tone(pen__cursor *at, pen__action action, float value)
+void pen__plan_add_tone(pen__cursor *at, pen__action action, double value)
 {
-    if (action == PEN__ACT_SHARPNESS)
+    if (action == PEN__ACT_SHARPNESS || action == PEN__ACT_TENSOR_SHARPNESS)
         take_scratch(at, pen__sharpness_scratch(at->w, at->h, at->ch));
     pen__plan_add(at, action, at->w, at->h, at->ch)->value = value;
 }
@@ -149,7 +150,7 @@ static void add_jitter(pen__cursor *at, const pen_op *op, const pen_params *p)
     for (int i = 0; i < 4; i++) {
         int component = p->jitter.order[i];
         if (pen__jitter_is_on(op, component))
-            pen__plan_add_tone(at, actions[component], p->jitter.factor[component]);
+            pen__plan_add_tone(at, actions[component], (double)p->jitter.factor[component]);
     }
 }
 
@@ -184,13 +185,13 @@ static void add_chance(pen__cursor *at, const pen_op *op)
         pen__plan_add_tone(at, PEN__ACT_INVERT, 0);
         break;
     case PEN_OP_RANDOM_POSTERIZE:
-        pen__plan_add_tone(at, PEN__ACT_POSTERIZE, (float)op->chance.bits);
+        pen__plan_add_tone(at, PEN__ACT_POSTERIZE, op->chance.bits);
         break;
     case PEN_OP_RANDOM_SOLARIZE:
-        pen__plan_add_tone(at, PEN__ACT_SOLARIZE, op->chance.threshold);
+        pen__plan_add_tone(at, PEN__ACT_SOLARIZE, (double)op->chance.threshold);
         break;
     case PEN_OP_RANDOM_SHARPNESS:
-        pen__plan_add_tone(at, PEN__ACT_SHARPNESS, op->chance.factor);
+        pen__plan_add_tone(at, PEN__ACT_SHARPNESS, (double)op->chance.factor);
         break;
     case PEN_OP_RANDOM_AUTOCONTRAST:
         pen__plan_add_tone(at, PEN__ACT_AUTOCONTRAST, 0);
@@ -273,7 +274,7 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
                      const pen_params *params)
 {
     plan->n_steps = 0;
-    plan->kernel_bytes = 0;
+    plan->kernel_bytes = plan->mix_bytes = 0;
     pen__rect have = needed(pipe, params);
     int ch = pen__decode_channels(info);
     int orientation = pipe->ops[0].decode.use_exif ? info->orientation : 1;
@@ -283,12 +284,29 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
 
     pen__cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels};
     if (orientation != 1)
-        pen__plan_add(&at, PEN__ACT_ORIENT, have.w, have.h, ch)->value = (float)orientation;
+        pen__plan_add(&at, PEN__ACT_ORIENT, have.w, have.h, ch)->value = orientation;
     if (ch == 3 && pipe->ops[0].decode.channels == 1)
         add_grey(&at);
     for (size_t i = 1; i < pipe->n_image_ops;)
         i = add_tree(&at, pipe, params, i, i == 1 ? have : whole(at.w, at.h));
-    plan->scratch_bytes = 2 * align_up(plan->image_bytes) + align_up(plan->kernel_bytes);
+    plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
+}
+
+pen__buffers pen__plan_buffers(const pen__plan *plan, void *scratch)
+{
+    const size_t sizes[5] = {plan->image_bytes, plan->image_bytes, plan->kernel_bytes,
+                             plan->mix_bytes, plan->mix_bytes * sizeof(float)};
+    uint8_t *starts[5], *at = scratch;
+    size_t bytes = 0;
+    for (int i = 0; i < 5; i++) {
+        starts[i] = at ? at + bytes : NULL;
+        bytes += align_up(sizes[i]);
+    }
+    return (pen__buffers){.images = {starts[0], starts[1]},
+                          .kernel = starts[2],
+                          .kept = starts[3],
+                          .mix = (void *)starts[4],
+                          .bytes = bytes};
 }
 
 int pen__plan_bound(const pen_pipeline *pipe)
@@ -299,7 +317,7 @@ int pen__plan_bound(const pen_pipeline *pipe)
         if (op->kind == PEN_OP_RAND_AUGMENT)
             n += op->augment.num_ops + 1; /* the image is made wide at most once */
         else if (op->kind == PEN_OP_AUG_MIX)
-            n += PEN_MAX_AUGMENTS + 1;
+            n += PEN_MAX_AUGMENTS + PEN_MAX_CHAINS + 2;
         else if (!pen_op_is_group(op->kind))
             n += op->kind == PEN_OP_COLOR_JITTER ? 4 : 3;
     }

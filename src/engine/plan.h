@@ -38,12 +38,22 @@ typedef enum pen__action {
     PEN__ACT_WARP,
     PEN__ACT_ROTATE,
     PEN__ACT_BLUR,
+    PEN__ACT_MIX_BEGIN,         /* keep the image, and begin a mixture with `value` of it */
+    PEN__ACT_MIX_ADD,           /* add `value` of what became of it, and go back to what was kept */
+    PEN__ACT_MIX_END,           /* the mixture is the image */
+    PEN__ACT_TENSOR_BRIGHTNESS, /* as torchvision does it on tensors, for AugMix */
+    PEN__ACT_TENSOR_CONTRAST,
+    PEN__ACT_TENSOR_SATURATION,
+    PEN__ACT_TENSOR_SHARPNESS,
+    PEN__ACT_TENSOR_AUTOCONTRAST,
+    PEN__ACT_TENSOR_AFFINE,
 } pen__action;
 
 typedef struct pen__step {
     pen__action action;
+    bool is_rgb; /* one channel would stand for three */
     union {
-        float value; /* factor, bits or threshold */
+        double value; /* factor, bits, threshold or weight */
         struct {
             pen__rect box;
             pen_padding mode;
@@ -70,7 +80,8 @@ typedef struct pen__plan {
     pen__rect window;     /* of the stored image: what is decoded */
     size_t image_bytes;   /* the largest image between two steps; two such buffers are used */
     size_t kernel_bytes;  /* the most scratch a step takes */
-    size_t scratch_bytes; /* the buffers above, aligned */
+    size_t mix_bytes;     /* the largest image that is mixed: kept once, summed in floats */
+    size_t scratch_bytes; /* all of the above, aligned: see pen__plan_buffers */
     size_t library_bytes; /* what the decoding library takes for itself */
     int n_steps;
     pen__step steps[PEN__PLAN_MAX_STEPS];
@@ -87,6 +98,18 @@ typedef struct pen__cursor {
 void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_info *info,
                      const pen_params *params);
 
+/* Where in the scratch memory what begins. */
+typedef struct pen__buffers {
+    uint8_t *images[2];
+    void *kernel;
+    uint8_t *kept;
+    float *mix;
+    size_t bytes; /* of all of it */
+} pen__buffers;
+
+/* `scratch` may be NULL, to learn how much there is. */
+pen__buffers pen__plan_buffers(const pen__plan *plan, void *scratch);
+
 /* The most steps a sample can take through this pipeline. */
 int pen__plan_bound(const pen_pipeline *pipe);
 
@@ -95,7 +118,7 @@ int pen__plan_bound(const pen_pipeline *pipe);
 /* Add a step whose result has this size. */
 pen__step *pen__plan_add(pen__cursor *at, pen__action action, int32_t w, int32_t h, int ch);
 /* Add a step that acts in place and takes `value`. */
-void pen__plan_add_tone(pen__cursor *at, pen__action action, float value);
+void pen__plan_add_tone(pen__cursor *at, pen__action action, double value);
 /* Make the image wide before something fills it with a colour. */
 void pen__plan_widen_for(pen__cursor *at, const uint8_t fill[PEN_MAX_CHANNELS]);
 /* RandomRotation, RandomAffine, RandomPerspective. */

@@ -2,6 +2,8 @@
  *
  * What torchvision's functional.affine, rotate and perspective and its _apply_op
  * make of their arguments before Pillow is called, with the same double arithmetic.
+ * AugMix alone turns its image into a tensor first, so its primitives are those of
+ * torchvision's tensor functions.
  */
 #include "engine/plan.h"
 
@@ -86,7 +88,7 @@ static void add_translation(pen__cursor *at, const pen_op *op, int32_t x, int32_
 static void add_primitive(pen__cursor *at, const pen_op *op, const pen_augment_step *step)
 {
     const float magnitude = step->magnitude;
-    const float factor = (float)(1.0 + (double)magnitude);
+    const double factor = 1.0 + (double)magnitude;
     switch (step->kind) {
     case PEN_AUGMENT_SHEAR_X:
         add_shear(at, op, (double)magnitude, 0);
@@ -116,10 +118,10 @@ static void add_primitive(pen__cursor *at, const pen_op *op, const pen_augment_s
         pen__plan_add_tone(at, PEN__ACT_SHARPNESS, factor);
         break;
     case PEN_AUGMENT_POSTERIZE:
-        pen__plan_add_tone(at, PEN__ACT_POSTERIZE, magnitude);
+        pen__plan_add_tone(at, PEN__ACT_POSTERIZE, (double)magnitude);
         break;
     case PEN_AUGMENT_SOLARIZE:
-        pen__plan_add_tone(at, PEN__ACT_SOLARIZE, magnitude);
+        pen__plan_add_tone(at, PEN__ACT_SOLARIZE, (double)magnitude);
         break;
     case PEN_AUGMENT_AUTO_CONTRAST:
         pen__plan_add_tone(at, PEN__ACT_AUTOCONTRAST, 0);
@@ -135,8 +137,64 @@ static void add_primitive(pen__cursor *at, const pen_op *op, const pen_augment_s
     }
 }
 
+/* ---- AugMix ----------------------------------------------------------------------- */
+
+/* functional.affine and rotate on a tensor: centres count from the middle. */
+static void add_tensor_warp(pen__cursor *at, const pen_op *op, const pen_augment_step *step)
+{
+    const double magnitude = (double)step->magnitude;
+    const bool is_shear = step->kind == PEN_AUGMENT_SHEAR_X || step->kind == PEN_AUGMENT_SHEAR_Y;
+    double angle = 0, shift[2] = {0, 0}, shear[2] = {0, 0};
+    const double center[2] = {is_shear ? -(at->w * 0.5) : 0, is_shear ? -(at->h * 0.5) : 0};
+    if (step->kind == PEN_AUGMENT_ROTATE)
+        angle = -magnitude;
+    else if (is_shear)
+        shear[step->kind == PEN_AUGMENT_SHEAR_Y] = pen__atan(magnitude) * degrees_per_radian;
+    else
+        shift[step->kind == PEN_AUGMENT_TRANSLATE_Y] = (int32_t)magnitude;
+    pen__warp_spec *warp = &pen__plan_add(at, PEN__ACT_TENSOR_AFFINE, at->w, at->h, at->ch)->warp;
+    warp->filter = op->augment.filter;
+    pen__affine_matrix(warp->m, center, angle, shift, 1.0, shear);
+}
+
+static void add_tensor_primitive(pen__cursor *at, const pen_op *op, const pen_augment_step *step)
+{
+    static const pen__action actions[PEN_AUGMENT_COUNT] = {
+        [PEN_AUGMENT_BRIGHTNESS] = PEN__ACT_TENSOR_BRIGHTNESS,
+        [PEN_AUGMENT_COLOR] = PEN__ACT_TENSOR_SATURATION,
+        [PEN_AUGMENT_CONTRAST] = PEN__ACT_TENSOR_CONTRAST,
+        [PEN_AUGMENT_SHARPNESS] = PEN__ACT_TENSOR_SHARPNESS,
+        [PEN_AUGMENT_AUTO_CONTRAST] = PEN__ACT_TENSOR_AUTOCONTRAST,
+    };
+    if (step->kind >= PEN_AUGMENT_SHEAR_X && step->kind <= PEN_AUGMENT_ROTATE)
+        add_tensor_warp(at, op, step);
+    else if (actions[step->kind])
+        pen__plan_add_tone(at, actions[step->kind], 1.0 + (double)step->magnitude);
+    else /* the same on both ways */
+        add_primitive(at, op, step);
+}
+
+static void add_mixture(pen__cursor *at, const pen_op *op, const pen_params *p)
+{
+    const pen_augment_step *step = p->augment.steps;
+    const size_t bytes = (size_t)at->w * (size_t)at->h * (size_t)at->ch;
+    if (bytes > at->plan->mix_bytes)
+        at->plan->mix_bytes = bytes;
+    pen__plan_add_tone(at, PEN__ACT_MIX_BEGIN, (double)p->augment.weights[0]);
+    for (int chain = 0; chain < p->augment.n_chains; chain++) {
+        for (int i = 0; i < p->augment.depth[chain]; i++)
+            add_tensor_primitive(at, op, step++);
+        pen__plan_add_tone(at, PEN__ACT_MIX_ADD, (double)p->augment.weights[chain + 1]);
+    }
+    pen__plan_add_tone(at, PEN__ACT_MIX_END, 0);
+}
+
 void pen__plan_add_augments(pen__cursor *at, const pen_op *op, const pen_params *p)
 {
+    if (op->kind == PEN_OP_AUG_MIX) {
+        add_mixture(at, op, p);
+        return;
+    }
     for (int i = 0; i < p->augment.n_steps; i++)
         add_primitive(at, op, &p->augment.steps[i]);
 }

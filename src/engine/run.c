@@ -1,13 +1,16 @@
 /* run.c - carry one sample from bytes to its place in the batch.
  *
- * Images alternate between two scratch buffers; the last step writes straight
- * into the destination as a tensor, so nothing is stacked or copied afterwards.
+ * Images alternate between two scratch buffers (AugMix keeps a third and a sum); the last step
+ * writes straight into the destination as a tensor, so nothing is stacked or copied afterwards.
  */
 #include "engine/run.h"
+
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "ops/augmix_ops.h"
 #include "ops/color.h"
 #include "ops/geometry.h"
 #include "ops/tone.h"
@@ -17,8 +20,45 @@ enum { ALIGN = 64 };
 /* Random fills start here in an operation's stream, far behind its parameters. */
 enum { FILL_DRAW = 4096 };
 
+/* AugMix's steps that stay where they are. */
+static void run_mix(const pen__step *step, const pen__buffers *buffers, pen__image *im)
+{
+    const size_t bytes = pen__image_bytes(im);
+    switch (step->action) {
+    case PEN__ACT_MIX_BEGIN:
+        memcpy(buffers->kept, im->px, bytes);
+        memset(buffers->mix, 0, bytes * sizeof *buffers->mix);
+        pen__tensor_path_add(buffers->mix, im, (float)step->value);
+        break;
+    case PEN__ACT_MIX_ADD:
+        pen__tensor_path_add(buffers->mix, im, (float)step->value);
+        memcpy(im->px, buffers->kept, bytes);
+        break;
+    case PEN__ACT_MIX_END:
+        pen__tensor_path_finish(buffers->mix, im);
+        break;
+    case PEN__ACT_TENSOR_BRIGHTNESS:
+        pen__tensor_path_brightness(im, step->value);
+        break;
+    case PEN__ACT_TENSOR_CONTRAST:
+        pen__tensor_path_contrast(im, step->value, step->is_rgb);
+        break;
+    case PEN__ACT_TENSOR_SATURATION:
+        pen__tensor_path_saturation(im, step->value, step->is_rgb);
+        break;
+    case PEN__ACT_TENSOR_SHARPNESS:
+        pen__tensor_path_sharpness(im, step->value, buffers->kernel);
+        break;
+    case PEN__ACT_TENSOR_AUTOCONTRAST:
+        pen__tensor_path_autocontrast(im);
+        break;
+    default:
+        break;
+    }
+}
+
 /* Steps that change values where they stand. */
-static void run_tone(const pen__step *step, pen__image *im, void *scratch)
+static void run_tone(const pen__step *step, const pen__buffers *buffers, pen__image *im)
 {
     switch (step->action) {
     case PEN__ACT_HFLIP:
@@ -28,25 +68,25 @@ static void run_tone(const pen__step *step, pen__image *im, void *scratch)
         pen__vflip(im);
         break;
     case PEN__ACT_BRIGHTNESS:
-        pen__brightness(im, step->value);
+        pen__brightness(im, (float)step->value);
         break;
     case PEN__ACT_CONTRAST:
-        pen__contrast(im, step->value);
+        pen__contrast(im, (float)step->value);
         break;
     case PEN__ACT_SATURATION:
-        pen__saturation(im, step->value);
+        pen__saturation(im, (float)step->value);
         break;
     case PEN__ACT_HUE:
-        pen__hue(im, step->value);
+        pen__hue(im, (float)step->value);
         break;
     case PEN__ACT_SHARPNESS:
-        pen__sharpness(im, step->value, scratch);
+        pen__sharpness(im, (float)step->value, buffers->kernel);
         break;
     case PEN__ACT_POSTERIZE:
         pen__posterize(im, (int)step->value);
         break;
     case PEN__ACT_SOLARIZE:
-        pen__solarize(im, step->value);
+        pen__solarize(im, (float)step->value);
         break;
     case PEN__ACT_INVERT:
         pen__invert(im);
@@ -58,12 +98,14 @@ static void run_tone(const pen__step *step, pen__image *im, void *scratch)
         pen__equalize(im);
         break;
     default:
+        run_mix(step, buffers, im);
         break;
     }
 }
 
 /* Run one step on `im`; returns true if the result is in `other`. */
-static bool run_step(const pen__step *step, pen__image *im, pen__image *other, void *scratch)
+static bool run_step(const pen__step *step, const pen__buffers *buffers, pen__image *im,
+                     pen__image *other)
 {
     switch (step->action) {
     case PEN__ACT_ORIENT:
@@ -79,7 +121,7 @@ static bool run_step(const pen__step *step, pen__image *im, pen__image *other, v
         pen__spread(im, other);
         return true;
     case PEN__ACT_RESIZE:
-        pen__resize(&step->resize.spec, im, step->resize.have, other, scratch);
+        pen__resize(&step->resize.spec, im, step->resize.have, other, buffers->kernel);
         return true;
     case PEN__ACT_CROP:
         pen__crop(im, step->crop.box, step->crop.mode, step->crop.fill, other);
@@ -92,11 +134,14 @@ static bool run_step(const pen__step *step, pen__image *im, pen__image *other, v
                     step->rotate.has_center ? step->rotate.center : NULL, step->rotate.filter,
                     step->rotate.fill, other);
         return true;
+    case PEN__ACT_TENSOR_AFFINE:
+        pen__tensor_path_affine(im, step->warp.m, step->warp.filter, other);
+        return true;
     case PEN__ACT_BLUR:
-        pen__gaussian_blur(im, &step->blur, other, scratch);
+        pen__gaussian_blur(im, &step->blur, other, buffers->kernel);
         return true;
     default:
-        run_tone(step, im, scratch);
+        run_tone(step, buffers, im);
         return false;
     }
 }
@@ -128,11 +173,9 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
              size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
 {
     int64_t t0 = times ? pen__now_ns() : 0;
-    size_t stride = (plan->image_bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    uint8_t *buffers[2] = {scratch, (uint8_t *)scratch + stride};
-    void *kernel_scratch = buffers[1] + stride;
+    const pen__buffers buffers = pen__plan_buffers(plan, scratch);
     int current = 0;
-    pen__image im = {.px = buffers[0]};
+    pen__image im = {.px = buffers.images[0]};
     int rc = pen__decode(dec, src, len, info, plan->window, &im, err);
     int64_t t1 = times ? pen__now_ns() : 0;
     if (times)
@@ -140,8 +183,8 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     if (rc)
         return rc;
     for (int i = 0; i < plan->n_steps; i++) {
-        pen__image other = {.px = buffers[!current]};
-        if (run_step(&plan->steps[i], &im, &other, kernel_scratch)) {
+        pen__image other = {.px = buffers.images[!current]};
+        if (run_step(&plan->steps[i], &buffers, &im, &other)) {
             im = other;
             current = !current;
         }

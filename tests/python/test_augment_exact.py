@@ -108,6 +108,19 @@ def primitives(image, drawn, op):
     return image
 
 
+def aug_mix(image, drawn, op):
+    """The loops of torchvision's AugMix, which works on tensors."""
+    batch = functional.pil_to_tensor(image)[None]
+    weights = torch.tensor(drawn["weights"], dtype=torch.float32)[:, None, None, None, None]
+    mix = weights[0] * batch
+    for chain, weight in zip(drawn["chains"], weights[1:], strict=True):
+        augmented = batch
+        for name, magnitude in chain:
+            augmented = apply_primitive(augmented, name, magnitude, Mode(op.interpolation), op.fill)
+        mix.add_(weight * augmented)
+    return functional.to_pil_image(mix[0].to(torch.uint8))
+
+
 def fill_of(image, op):
     return op.fill if image.mode == "RGB" else op.fill[0]
 
@@ -137,6 +150,7 @@ REFERENCE = {
     T.AutoAugment: primitives,
     T.RandAugment: primitives,
     T.TrivialAugmentWide: primitives,
+    T.AugMix: aug_mix,
 }
 GROUPS = (T.Compose, T.RandomApply, T.RandomChoice, T.RandomOrder)
 
@@ -335,6 +349,24 @@ def test_auto_augment(policy, fill):
         image = some_image(seed, low=4)
         mode = WARP_MODES[seed % 3]
         op = T.AutoAugment(policy, mode, fill)
+        assert_same(image, with_mode([own_size(image), op], seed), seed)
+
+
+@pytest.fixture
+def one_thread():
+    """Sums of torch depend on how many threads share them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("severity", [1, 3, 10])
+def test_aug_mix(mode, severity, one_thread):
+    for seed in range(40):
+        image = some_image(seed, low=4)
+        op = T.AugMix(severity, interpolation=mode, chain_depth=(-1, 1, 4)[seed % 3])
         assert_same(image, with_mode([own_size(image), op], seed), seed)
 
 

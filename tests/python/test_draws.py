@@ -217,3 +217,29 @@ def test_magnitudes_are_those_of_torchvision_to_the_bit(bins):
         for step in p["steps"]
     }
     assert ours == magnitudes(space)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"severity": 7, "mixture_width": 5, "all_ops": False,
+                                            "chain_depth": 2, "alpha": 0.3}])  # fmt: skip
+def test_aug_mix(arguments, recorded, monkeypatch):
+    weights = []
+    sample = torch._sample_dirichlet
+
+    def remember(parameters):
+        weights.append(sample(parameters)[0].tolist())
+        return torch.tensor([weights[-1]])
+
+    op = transforms.AugMix(**arguments)
+    monkeypatch.setattr(op, "_sample_dirichlet", remember)
+    ours = [p for (p,) in draws(T.AugMix(**arguments), 1000)]
+    theirs = [recorded(op) for _ in range(1000)]
+    assert_same_counts(
+        Counter(step for p in ours for chain in p["chains"] for step in chain),
+        Counter(step for steps in theirs for step in steps),
+    )
+    lengths = Counter(sum(map(len, p["chains"])) for p in ours)
+    assert_same_counts(lengths, Counter(map(len, theirs)))
+    assert_same_distribution([p["weights"][0] for p in ours], [w[0] for w in weights[::2]])
+    mixed = [image[1] * chains[0] for image, chains in zip(*[iter(weights)] * 2, strict=True)]
+    assert_same_distribution([p["weights"][1] for p in ours], mixed)
+    assert max(abs(sum(p["weights"]) - 1) for p in ours) < 1e-6

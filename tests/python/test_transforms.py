@@ -90,6 +90,8 @@ class InterpolationMode(enum.Enum):
         (lambda: T.AugMix(mixture_width=9), "mixture_width"),
         (lambda: T.AugMix(chain_depth=11), "chain_depth"),
         (lambda: T.AugMix(alpha=0), "alpha"),
+        (lambda: T.AugMix(fill=0), "fill"),
+        (lambda: T.AugMix(interpolation="bicubic"), "interpolation"),
         (lambda: T.RandomApply([]), "transforms"),
         (lambda: T.RandomApply(T.RandomInvert()), "transforms"),
         (lambda: T.RandomApply([print]), "transforms"),

@@ -22,6 +22,7 @@ from penstock.transforms.checks import (
     check_padding_mode,
     check_point,
     check_range,
+    filter_name,
     warp_filter_name,
 )
 
@@ -372,7 +373,11 @@ class TrivialAugmentWide(Transform):
 
 @dataclass(frozen=True)
 class AugMix(Transform):
-    """The image, mixed with `mixture_width` versions of it that chains of primitives made."""
+    """The image, mixed with `mixture_width` versions of it that chains of primitives made.
+
+    torchvision makes a tensor of the image for this, and so its pixels are those of its tensor
+    functions: interpolation is nearest or bilinear, and a fill is not offered.
+    """
 
     severity: int = 3
     mixture_width: int = 3
@@ -383,6 +388,12 @@ class AugMix(Transform):
     fill: Fill = None
 
     def __post_init__(self) -> None:
+        if self.fill is not None:
+            raise ValueError(f"fill must be None here, not {self.fill!r}")
+        if filter_name(self.interpolation) not in ("nearest", "bilinear"):
+            raise ValueError(
+                f"interpolation must be nearest or bilinear here, not {self.interpolation!r}"
+            )
         width = check_integer("mixture_width", self.mixture_width, 1, MAX_CHAINS)
         self._set(
             severity=check_integer("severity", self.severity, 1, 10),
@@ -392,8 +403,7 @@ class AugMix(Transform):
             ),
             alpha=check_number("alpha", self.alpha, 1e-3, 1e6),
             all_ops=bool(self.all_ops),
-            interpolation=warp_filter_name(self.interpolation),
-            fill=check_color(self.fill),
+            interpolation=filter_name(self.interpolation),
         )
 
     def _spec(self) -> Spec:
