@@ -9,10 +9,6 @@
 
 #include <string.h>
 
-#include "base/trig.h"
-
-static const double degrees_per_radian = 0x1.ca5dc1a63c1f8p+5; /* 180 / pi, as Python's */
-
 /* ---- warps ---------------------------------------------------------------------- */
 
 static pen__warp_spec *add_warp(pen__cursor *at, pen__warp_kind kind, pen_filter filter,
@@ -72,7 +68,7 @@ void pen__plan_add_warp(pen__cursor *at, const pen_op *op, const pen_params *p)
 static void add_shear(pen__cursor *at, const pen_op *op, double x, double y)
 {
     static const double corner[2] = {0, 0}, no_shift[2] = {0, 0};
-    const double shear[2] = {pen__atan(x) * degrees_per_radian, pen__atan(y) * degrees_per_radian};
+    const double shear[2] = {pen__shear_degrees(x), pen__shear_degrees(y)};
     pen__warp_spec *warp = add_warp(at, PEN__WARP_AFFINE, op->augment.filter, op->augment.fill);
     pen__affine_matrix(warp->m, corner, 0.0, no_shift, 1.0, shear);
 }
@@ -149,7 +145,7 @@ static void add_tensor_warp(pen__cursor *at, const pen_op *op, const pen_augment
     if (step->kind == PEN_AUGMENT_ROTATE)
         angle = -magnitude;
     else if (is_shear)
-        shear[step->kind == PEN_AUGMENT_SHEAR_Y] = pen__atan(magnitude) * degrees_per_radian;
+        shear[step->kind == PEN_AUGMENT_SHEAR_Y] = pen__shear_degrees(magnitude);
     else
         shift[step->kind == PEN_AUGMENT_TRANSLATE_Y] = (int32_t)magnitude;
     pen__warp_spec *warp = &pen__plan_add(at, PEN__ACT_TENSOR_AFFINE, at->w, at->h, at->ch)->warp;
