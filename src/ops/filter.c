@@ -6,8 +6,9 @@
  * the window is not taken apart into two passes: that would round differently.
  *
  * Weights need an exponential.  Ours is the nearest float32; torch's comes from
- * MKL, which misses it by one bit for one weight in ninety, and that moves a pixel
- * in some millions across a rounding border.
+ * MKL, which misses it by one bit for one weight in ninety, and that moves one value
+ * in ten million by one.  (torchvision's v2 computes the same weights by a softmax;
+ * against that it is seven in a million, by one.)
  */
 #include "ops/filter.h"
 

@@ -1,9 +1,16 @@
 /* warp_matrix.c - rotation, affine and perspective as matrices for pen__warp.
  *
  * The arithmetic is that of Pillow's and torchvision's Python code, operation by
- * operation, with trigonometry of our own (base/trig.h).  Perspective is the
- * solution of eight equations, which torch finds by least squares in double and
- * rounds to float32: here it is computed to 100 bits and rounded the same way.
+ * operation, with trigonometry of our own (base/trig.h).  glibc rounds one sine in
+ * 500 the other way; a rotation never shows that (Pillow rounds to 15 digits), an
+ * affine matrix differs in its last bit then, which moves the middle pixel of an
+ * image of odd size once in a thousand images or less.
+ *
+ * Perspective is the solution of eight equations, which torch finds by least
+ * squares in double and rounds to float32: here it is computed to 100 bits and rounded
+ * the same way.  Where the true coefficient is 0 torch has 1e-17 or so, as its
+ * processor makes it.  No pixel of an image from 64 x 64 on was seen to notice;
+ * one image of 32 x 32 in 750 did, whose corners had hardly moved.
  */
 #include "ops/warp.h"
 
