@@ -34,6 +34,10 @@ void cli_close(cli_open *open);
 
 /* Parse a whole number in [min, max]; complains and returns false otherwise. */
 bool cli_number(const char *option, const char *text, long long min, long long max, long long *out);
+/* Bytes, as a number with or without a unit: 2000000, 500MB, 2GiB. */
+bool cli_memory(const char *option, const char *text, int64_t *out);
+bool cli_seed(const char *text, uint64_t *out);
+bool cli_ops(const char *text, cli_stream *stream);
 /* "penstock: text", to stderr. */
 void cli_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

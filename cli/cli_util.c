@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,6 +32,57 @@ bool cli_number(const char *option, const char *text, long long min, long long m
         cli_complain("%s takes a whole number from %lld to %lld, not '%s'", option, min, max, text);
         return false;
     }
+    return true;
+}
+
+/* Bytes of one "K", "MB", "GiB"; 0 for anything else. */
+static double unit_bytes(const char *unit)
+{
+    static const char prefixes[] = "KMGT";
+    if (!*unit || strcasecmp(unit, "B") == 0)
+        return 1;
+    const char *prefix = strchr(prefixes, *unit & ~0x20);
+    bool is_binary = strcasecmp(unit + 1, "iB") == 0;
+    if (!prefix || !(is_binary || strcasecmp(unit + 1, "B") == 0 || !unit[1]))
+        return 0;
+    double bytes = 1;
+    for (const char *p = prefixes; p <= prefix; p++)
+        bytes *= is_binary ? 1024 : 1000;
+    return bytes;
+}
+
+bool cli_memory(const char *option, const char *text, int64_t *out)
+{
+    char *end;
+    double n = *text >= '0' && *text <= '9' ? strtod(text, &end) : 0;
+    double bytes = n > 0 ? n * unit_bytes(end) : 0;
+    if (!(bytes >= 1 && bytes < 0x1p62)) {
+        cli_complain("%s takes bytes or text such as 2GiB, not '%s'", option, text);
+        return false;
+    }
+    *out = (int64_t)bytes;
+    return true;
+}
+
+bool cli_seed(const char *text, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtoull(text, &end, 10);
+    if (errno || end == text || *end || *text == '-') {
+        cli_complain("--seed takes a whole number from 0 to 2^64-1, not '%s'", text);
+        return false;
+    }
+    return true;
+}
+
+bool cli_ops(const char *text, cli_stream *stream)
+{
+    if (strcmp(text, "imagenet-train") != 0 && strcmp(text, "imagenet-val") != 0) {
+        cli_complain("--ops is imagenet-train or imagenet-val, not '%s'", text);
+        return false;
+    }
+    stream->ops = text;
     return true;
 }
 
@@ -75,10 +127,6 @@ static int make_pipeline(pen_pipeline **out, const char *name, pen_error *err)
 bool cli_open_loader(cli_open *open, const cli_stream *stream)
 {
     pen_error err;
-    if (strcmp(stream->ops, "imagenet-train") != 0 && strcmp(stream->ops, "imagenet-val") != 0) {
-        cli_complain("--ops is imagenet-train or imagenet-val, not '%s'", stream->ops);
-        return false;
-    }
     if (make_pipeline(&open->pipe, stream->ops, &err) != 0 ||
         pen_loader_create(&open->loader, open->ds, open->pipe, &stream->loader, &err) != 0) {
         cli_complain("%s", err.text);

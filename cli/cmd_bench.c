@@ -16,7 +16,7 @@ static void help(void)
          "  --batch-size B     samples a batch (default 64)\n"
          "  --epochs E         epochs (default 3)\n"
          "  --seed S           seed of order and augmentation (default 0)\n"
-         "  --memory BYTES     memory budget (default: a quarter of the machine's)\n"
+         "  --memory SIZE      memory budget, bytes or 2GiB (default: a quarter of the machine's)\n"
          "  --json             JSON also on a terminal");
 }
 
@@ -40,7 +40,7 @@ static int parse(bench *b, int argc, char **argv)
     for (int c; is_good && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         switch (c) {
         case 'o':
-            b->stream.ops = optarg;
+            is_good = cli_ops(optarg, &b->stream);
             break;
         case 't':
             is_good = cli_number("--threads", optarg, 0, PEN_MAX_WORKERS, &n);
@@ -54,12 +54,10 @@ static int parse(bench *b, int argc, char **argv)
             is_good = cli_number("--epochs", optarg, 1, MAX_EPOCHS, &b->n_epochs);
             break;
         case 's':
-            is_good = cli_number("--seed", optarg, 0, INT64_MAX, &n);
-            b->stream.loader.seed = (uint64_t)n;
+            is_good = cli_seed(optarg, &b->stream.loader.seed);
             break;
         case 'm':
-            is_good = cli_number("--memory", optarg, 1, INT64_MAX, &n);
-            b->stream.loader.memory_budget = n;
+            is_good = cli_memory("--memory", optarg, &b->stream.loader.memory_budget);
             break;
         case 'j':
             b->as_json = true;

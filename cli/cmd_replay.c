@@ -71,15 +71,14 @@ static int parse(replay *r, int argc, char **argv)
             is_good = cli_number("--batch", optarg, 0, INT64_MAX, &r->batch);
             break;
         case 'o':
-            r->stream.ops = optarg;
+            is_good = cli_ops(optarg, &r->stream);
             break;
         case 'b':
             is_good = cli_number("--batch-size", optarg, 1, 65536, &n);
             o->batch_size = (int32_t)n;
             break;
         case 's':
-            is_good = cli_number("--seed", optarg, 0, INT64_MAX, &n);
-            o->seed = (uint64_t)n;
+            is_good = cli_seed(optarg, &o->seed);
             break;
         case 'd':
             is_good = (choice = parse_name("--order", optarg, order_names)) >= 0;

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -24,8 +25,19 @@ static void usage(FILE *out)
     fprintf(out, "\n  penstock COMMAND --help tells more; penstock --version the version.\n");
 }
 
+/* A switch that is misspelt would change nothing, silently. */
+static void check_environment(void)
+{
+    const char *cpu = getenv("PENSTOCK_CPU"), *jpeg = getenv("PENSTOCK_JPEG");
+    if (cpu && *cpu && strcmp(cpu, "scalar") != 0)
+        cli_complain("PENSTOCK_CPU=%s has no meaning (only 'scalar' has); ignored", cpu);
+    if (jpeg && *jpeg && strcmp(jpeg, "libjpeg") != 0)
+        cli_complain("PENSTOCK_JPEG=%s has no meaning (only 'libjpeg' has); ignored", jpeg);
+}
+
 int main(int argc, char **argv)
 {
+    check_environment();
     signal(SIGPIPE, SIG_IGN); /* `penstock info ... | head` ends with an error code, not a signal */
     if (argc < 2) {
         usage(stderr);

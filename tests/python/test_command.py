@@ -1,0 +1,63 @@
+"""The command's manners: what it accepts, what it refuses and with which exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = Path(sys.executable).with_name("penstock")
+
+
+def penstock(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(COMMAND), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment or None,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("bench", "x", "--ops", "mine"), "imagenet-train or imagenet-val"),
+        (("bench", "x", "--memory", "2XB"), "2GiB"),
+        (("bench", "x", "--memory", "-1"), "2GiB"),
+        (("bench", "x", "--memory", "nan"), "2GiB"),
+        (("bench", "x", "--seed", "-1"), "2^64-1"),
+        (("bench", "x", "--seed", "18446744073709551616"), "2^64-1"),
+        (("replay", "x", "--ops", "mine"), "imagenet-train or imagenet-val"),
+        (("bench",), "one DATASET"),
+        (("dance",), "no command 'dance'"),
+    ],
+)
+def test_wrong_use_is_told_and_ends_with_2(arguments: tuple[str, ...], said: str) -> None:
+    run = penstock(*arguments)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert said in run.stderr
+
+
+def test_a_dataset_that_is_not_there_ends_with_1(tmp_path: Path) -> None:
+    run = penstock("info", tmp_path / "none")
+    assert run.returncode == 1
+    assert "none" in run.stderr
+
+
+@pytest.mark.parametrize("memory", ["300000000", "300MB", "0.25GiB", "300m"])
+def test_bench_takes_memory_with_units_and_every_seed(folder: Path, memory: str) -> None:
+    run = penstock(
+        "bench", folder, "--epochs", 1, "--memory", memory, "--seed", 2**64 - 1, "--json"
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert len(json.loads(run.stdout)["images_per_s"]) == 1
+
+
+def test_a_misspelt_switch_is_named() -> None:
+    run = penstock("--version", PENSTOCK_CPU="avx", PENSTOCK_JPEG="turbo")
+    assert run.returncode == 0
+    assert "PENSTOCK_CPU=avx" in run.stderr
+    assert "PENSTOCK_JPEG=turbo" in run.stderr
