@@ -216,6 +216,16 @@ static void draw_uniform(const pen_op *op, pen__rng *rng, const space *s, pen_pa
     }
 }
 
+/* n weights that sum to 1: Dirichlet with n equal parameters. */
+static void draw_weights(pen__rng *rng, double alpha, int n, double *out)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += out[i] = pen__rng_gamma(rng, alpha);
+    for (int i = 0; i < n; i++)
+        out[i] /= sum;
+}
+
 static void draw_chain(const pen_op *op, pen__rng *rng, const space *s, pen_params *out)
 {
     static const uint8_t kinds[] = {SHEAR_X,   SHEAR_Y,  TRANSLATE_X,   TRANSLATE_Y, ROTATE,
@@ -238,8 +248,8 @@ static void draw_aug_mix(const pen_op *op, pen__rng *rng, const space *s, pen_pa
     const double alpha = (double)op->augment.alpha;
     const int width = op->augment.mixture_width;
     double share[2], mixture[PEN_MAX_CHAINS]; /* of the image and the mixture; of the chains */
-    pen__rng_dirichlet(rng, alpha, 2, share);
-    pen__rng_dirichlet(rng, alpha, width, mixture);
+    draw_weights(rng, alpha, 2, share);
+    draw_weights(rng, alpha, width, mixture);
     out->augment.weights[0] = (float)share[0];
     for (int i = 0; i < width; i++) {
         out->augment.weights[i + 1] = (float)mixture[i] * (float)share[1];

@@ -210,9 +210,9 @@ static const char *check_aug_mix(const pen_op *op)
         return "interpolation must be nearest or bilinear";
     if (op->augment.fill[0] || op->augment.fill[1] || op->augment.fill[2])
         return "fill must be black";
-    return op->augment.alpha >= 1e-3F && op->augment.alpha <= 1e6F
+    return op->augment.alpha >= 0.01F && op->augment.alpha <= 1e6F
                ? NULL
-               : "alpha must be within [0.001, 1000000]";
+               : "alpha must be within [0.01, 1000000]";
 }
 
 static const char *check_augment(const pen_op *op)

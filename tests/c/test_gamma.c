@@ -1,4 +1,4 @@
-/* test_gamma.c - gamma and Dirichlet draws: their moments. */
+/* test_gamma.c - gamma draws: their moments and their distribution. */
 #include "testing.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static void gamma_draws_have_the_mean_and_variance_of_their_shape(void **state)
         double sum = 0, squares = 0, shape = shapes[s];
         for (int i = 0; i < N; i++) {
             double x = pen__rng_gamma(&rng, shape);
-            assert_true(x >= 0 && isfinite(x));
+            assert_true(x > 0 && isfinite(x));
             sum += x;
             squares += x * x;
         }
@@ -45,37 +45,11 @@ static void an_exponential_is_a_gamma_of_shape_one(void **state)
     }
 }
 
-static void weights_sum_to_one_and_spread_as_their_parameter_says(void **state)
-{
-    (void)state;
-    static const double alphas[] = {0.001, 0.2, 1.0, 7.0};
-    for (size_t a = 0; a < sizeof alphas / sizeof alphas[0]; a++) {
-        pen__rng rng;
-        pen__rng_init(&rng, 5, PEN__RNG_OP, (int64_t)a, 0, 0, 0);
-        double mean[3] = {0}, squares = 0, alpha = alphas[a];
-        for (int i = 0; i < N; i++) {
-            double w[3];
-            pen__rng_dirichlet(&rng, alpha, 3, w);
-            assert_true(fabs(w[0] + w[1] + w[2] - 1) < 1e-12);
-            for (int k = 0; k < 3; k++) {
-                assert_true(w[k] >= 0 && w[k] <= 1);
-                mean[k] += w[k] / N;
-            }
-            squares += (w[0] - 1.0 / 3) * (w[0] - 1.0 / 3) / N;
-        }
-        double variance = 2.0 / 9 / (3 * alpha + 1);
-        for (int k = 0; k < 3; k++)
-            assert_true(fabs(mean[k] - 1.0 / 3) < 5 * sqrt(variance / N));
-        assert_true(fabs(squares - variance) < 0.05 * variance);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gamma_draws_have_the_mean_and_variance_of_their_shape),
         cmocka_unit_test(an_exponential_is_a_gamma_of_shape_one),
-        cmocka_unit_test(weights_sum_to_one_and_spread_as_their_parameter_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

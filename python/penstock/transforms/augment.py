@@ -401,7 +401,7 @@ class AugMix(Transform):
             chain_depth=check_integer(
                 "chain_depth", self.chain_depth, -(2**31), MAX_STEPS // width
             ),
-            alpha=check_number("alpha", self.alpha, 1e-3, 1e6),
+            alpha=check_number("alpha", self.alpha, 0.01, 1e6),
             all_ops=bool(self.all_ops),
             interpolation=filter_name(self.interpolation),
         )
