@@ -25,6 +25,8 @@
 const pen__resize_kernels *pen__resize_kernels_pick(void)
 {
 #if defined(__x86_64__)
+    if (pen__cpu_flags() & PEN__CPU_AVX512)
+        return &pen__resize_kernels_avx512;
     if (pen__cpu_flags() & PEN__CPU_AVX2)
         return &pen__resize_kernels_avx2;
 #endif

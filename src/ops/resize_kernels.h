@@ -23,7 +23,7 @@ typedef struct pen__resize_kernels {
 
 extern const pen__resize_kernels pen__resize_kernels_c;
 #if defined(__x86_64__)
-extern const pen__resize_kernels pen__resize_kernels_avx2;
+extern const pen__resize_kernels pen__resize_kernels_avx2, pen__resize_kernels_avx512;
 #endif
 
 /* The kernels for this CPU. */
