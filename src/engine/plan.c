@@ -5,7 +5,8 @@
  *   RandomResizedCrop                its box, resized afterwards
  *   Resize, then a crop inside it    what the crop's window depends on
  *   anything else                    the whole image
- * Everything later works on whole, small images.
+ * Everything later works on whole, small images.  Where a resize is what comes first, it
+ * takes rows as they are decoded, and the window is never in memory as a whole.
  */
 #include "engine/plan.h"
 
@@ -179,6 +180,13 @@ static size_t add_op(cursor *at, const pen_pipeline *pipe, const pen_params *par
     }
 }
 
+static bool starts_in_flow(const pen__plan *plan, const pen_image_info *info)
+{
+    const pen__step *first = &plan->steps[0];
+    return plan->n_steps > 0 && first->action == PEN__ACT_RESIZE &&
+           pen__resize_can_flow(&first->resize) && pen__decode_has_rows(info);
+}
+
 void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_info *info,
                      const pen_params *params)
 {
@@ -188,7 +196,7 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
     int ch = pen__decode_channels(info);
     int orientation = pipe->ops[0].decode.use_exif ? info->orientation : 1;
     plan->window = pen__orient_rect(have, orientation, info->width, info->height);
-    plan->image_bytes = (size_t)have.w * (size_t)have.h * (size_t)ch;
+    plan->image_bytes = 0;
     plan->library_bytes = pen__decode_memory(info, plan->window);
 
     cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels};
@@ -198,6 +206,10 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
         add_step(&at, PEN__ACT_GREY, 0, have.w, have.h, 1);
     for (size_t i = 1; i < pipe->n_image_ops;)
         i += add_op(&at, pipe, params, i, i == 1 ? have : whole(at.w, at.h));
+    plan->starts_in_flow = starts_in_flow(plan, info);
+    size_t window_bytes = (size_t)have.w * (size_t)have.h * (size_t)ch;
+    if (!plan->starts_in_flow && window_bytes > plan->image_bytes)
+        plan->image_bytes = window_bytes;
     plan->scratch_bytes = 2 * align_up(plan->image_bytes) + align_up(plan->resize_bytes);
 }
 

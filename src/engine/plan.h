@@ -35,6 +35,7 @@ typedef struct pen__step {
 
 typedef struct pen__plan {
     pen__rect window;     /* of the stored image: what is decoded */
+    bool starts_in_flow;  /* the first step, a resize, takes rows as they are decoded */
     size_t image_bytes;   /* the largest image between two steps; two such buffers are used */
     size_t resize_bytes;  /* scratch of the largest resize */
     size_t scratch_bytes; /* the buffers above, aligned */
