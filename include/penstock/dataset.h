@@ -40,6 +40,11 @@
  *   integers stay as they are (-1: none); otherwise the distinct texts, sorted,
  *   are the classes.  Each file may be listed once, and must exist.
  *
+ * Lists
+ *   Files named one by one by a program (pen_dataset_from_list).  Ids are the places in the
+ *   list, which is not sorted and may name a file more than once; keys are the paths as they
+ *   were given, with their extension, and need not be unique.
+ *
  * Thread safety: every call on an open dataset may be made from any thread.
  */
 #ifndef PENSTOCK_DATASET_H
@@ -56,6 +61,7 @@ typedef enum pen_source_kind {
     PEN_SOURCE_FOLDER = 0,
     PEN_SOURCE_TAR,
     PEN_SOURCE_MANIFEST,
+    PEN_SOURCE_LIST,
 } pen_source_kind;
 
 /* What a sample may carry beside its image (tar shards). */
@@ -88,12 +94,19 @@ PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
  * On success the caller owns *out; on error *out is NULL. */
 PEN_API int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
                              pen_error *err);
+/* A dataset of `n` files.  Relative paths begin at `root` (NULL: the current directory, as
+ * it is now).  `labels` may be NULL: every label is -1.  `classes` are names for labels
+ * 0..n_classes-1, or NULL.  Nothing passed in is kept.  Every file must exist: PEN_ENOTFOUND
+ * names the first that does not. */
+PEN_API int pen_dataset_from_list(pen_dataset **out, const char *root, const char *const *paths,
+                                  const int64_t *labels, int64_t n, const char *const *classes,
+                                  int64_t n_classes, const pen_dataset_opts *opts, pen_error *err);
 PEN_API pen_dataset *pen_dataset_ref(pen_dataset *ds);
 /* Drops one reference; NULL is legal. */
 PEN_API void pen_dataset_unref(pen_dataset *ds);
 
 PEN_API pen_source_kind pen_dataset_kind(const pen_dataset *ds);
-/* "folder", "tar", "manifest". */
+/* "folder", "tar", "manifest", "list". */
 PEN_API const char *pen_source_kind_name(pen_source_kind kind);
 PEN_API int64_t pen_dataset_count(const pen_dataset *ds);
 PEN_API int64_t pen_dataset_bytes(const pen_dataset *ds);
@@ -106,7 +119,7 @@ PEN_API int64_t pen_dataset_index_bytes(const pen_dataset *ds);
  * or PEN_ENOSPC.  PEN_KEY_MAX bytes always suffice. */
 #define PEN_KEY_MAX 4096
 PEN_API int64_t pen_dataset_key(const pen_dataset *ds, int64_t id, char *dst, size_t dst_cap);
-/* The id of `key`, or PEN_ENOTFOUND. */
+/* The id of `key` (the first, where a list names it again), or PEN_ENOTFOUND. */
 PEN_API int64_t pen_dataset_find(const pen_dataset *ds, const char *key);
 /* Label, -1 if the sample has none. */
 PEN_API int64_t pen_dataset_label(const pen_dataset *ds, int64_t id);

@@ -29,6 +29,7 @@ from penstock.errors import (
     NotFoundError,
     StateError,
 )
+from penstock.fed import FedLoader
 from penstock.loader import Loader
 from penstock.sample import apply, decode, draw, probe
 from penstock.transforms import (
@@ -57,6 +58,7 @@ __all__ = [
     "Dataset",
     "Decode",
     "Error",
+    "FedLoader",
     "ForkError",
     "Grayscale",
     "InputOutputError",

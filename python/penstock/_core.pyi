@@ -4,12 +4,14 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal, final, overload
 
+import numpy as np
 import numpy.typing as npt
 from typing_extensions import CapsuleType
 
 from penstock.transforms import Spec
 
 _Buffer = bytes | bytearray | memoryview
+Ids = Sequence[int] | npt.NDArray[np.int64] | memoryview
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 version: str
@@ -66,6 +68,13 @@ class Dataset:
         use_cache: bool = True,
         allow_outside: bool = False,
     ) -> Dataset: ...
+    @staticmethod
+    def from_list(
+        paths: Sequence[_Path],
+        labels: Ids | None = None,
+        classes: Sequence[str] | None = None,
+        root: _Path | None = None,
+    ) -> Dataset: ...
     @property
     def path(self) -> str: ...
     @property
@@ -118,6 +127,10 @@ class Loader:
     def state(self) -> str: ...
     def resume(self, state: str, /) -> None: ...
     def stats(self) -> dict[str, int]: ...
+    def feed(self, ids: Ids, /) -> None: ...
+    def skip(self, ids: Ids, /) -> None: ...
+    def feed_end(self) -> None: ...
+    def fed(self) -> int: ...
     def close(self) -> None: ...
 
 def probe(data: _Buffer, /) -> dict[str, Any]: ...

@@ -26,7 +26,7 @@ Order = Literal["sequential", "shuffle", "block"]
 Tail = Literal["short", "drop", "pad", "wrap"]
 OnError = Literal["raise", "skip", "replace"]
 
-ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
+ORDERS = {"sequential": 0, "shuffle": 1, "block": 2, "fed": 3}
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
 MAX_WORKERS = 256
@@ -101,23 +101,21 @@ class Loader:
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
     ) -> None:
-        check = transforms.check_integer
-        world_size = check("world_size", world_size, 1, INT32_MAX)
-        options = {
-            "batch_size": check("batch_size", batch_size, 1, INT32_MAX),
-            "seed": check_seed(seed),
-            "order": _order_kind(order, shuffle),
-            "order_block": check("block_size", block_size, 1, INT32_MAX),
-            "order_window": check("window", window, 1, INT32_MAX),
-            "rank": check("rank", rank, 0, world_size - 1),
-            "world_size": world_size,
-            "tail": _tail_kind(tail, drop_last),
-            "on_error": _choice("on_error", on_error, ON_ERROR),
-            "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
-            "workers": _workers(num_workers),
-            "ready_batches": check("prefetch", prefetch, 1, INT32_MAX),
-            "memory_budget": _budget(memory_budget),
-        }
+        options = common_options(
+            batch_size,
+            seed,
+            num_workers,
+            rank,
+            world_size,
+            on_error,
+            max_bad,
+            memory_budget,
+            prefetch,
+        )
+        options["order"] = _order_kind(order, shuffle)
+        options["order_block"] = transforms.check_integer("block_size", block_size, 1, INT32_MAX)
+        options["order_window"] = transforms.check_integer("window", window, 1, INT32_MAX)
+        options["tail"] = _tail_kind(tail, drop_last)
         self._pipeline = pipeline(ops, dtype, layout)
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
         self._core = _core.Loader(self.dataset, self._pipeline, options, ledger)
@@ -272,6 +270,37 @@ def _epoch_at_fault(loader: Loader) -> int | None:
 # Checks.  Each returns what the C library takes, or names the argument at fault.
 
 
+def common_options(
+    batch_size: int,
+    seed: int,
+    num_workers: int | Literal["auto"],
+    rank: int,
+    world_size: int,
+    on_error: OnError,
+    max_bad: int,
+    memory_budget: int | str | None,
+    prefetch: int,
+) -> dict[str, int]:
+    """What every loader takes; order and tail stay the defaults, for the caller to set."""
+    check = transforms.check_integer
+    world_size = check("world_size", world_size, 1, INT32_MAX)
+    return {
+        "batch_size": check("batch_size", batch_size, 1, INT32_MAX),
+        "seed": check_seed(seed),
+        "order": ORDERS["sequential"],
+        "order_block": 256,
+        "order_window": 16,
+        "rank": check("rank", rank, 0, world_size - 1),
+        "world_size": world_size,
+        "tail": TAILS[None],
+        "on_error": _choice("on_error", on_error, ON_ERROR),
+        "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
+        "workers": _workers(num_workers),
+        "ready_batches": check("prefetch", prefetch, 1, INT32_MAX),
+        "memory_budget": _budget(memory_budget),
+    }
+
+
 def _choice(name: str, value: str | None, choices: dict[Any, int]) -> int:
     if value not in choices:
         raise ValueError(f"{name} must be one of {list(choices)}, not {value!r}")
@@ -283,6 +312,8 @@ def _order_kind(order: Order | None, shuffle: bool) -> int:
         return ORDERS["shuffle" if shuffle else "sequential"]
     if shuffle and order == "sequential":
         raise ValueError("order='sequential' and shuffle=True contradict each other")
+    if order == "fed":
+        raise ValueError("order='fed' is penstock.FedLoader")
     return _choice("order", order, ORDERS)
 
 

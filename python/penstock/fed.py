@@ -1,0 +1,165 @@
+"""A loader that is told what each batch is: for samplers of any kind.
+
+    loader = FedLoader("train/", ops, batch_size=64, seed=1)
+    for epoch in range(10):
+        for batch in loader.run(epoch, batch_sampler):
+            ...
+
+A batch is a list of sample ids, in any order, with repeats, of any length up to batch_size.
+The stream is a function of what is fed in the epoch, the dataset, the operations, the seed
+and the epoch: a sample that comes again within an epoch gets other random parameters.
+
+Threads work ahead as far as batches are fed, and at most on `prefetch` of them.  `run` feeds
+that far ahead; who feeds by hand calls begin, feed, end and next.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from penstock import _core, transforms
+from penstock.loader import INT64_MAX, ORDERS, OnError, Ops, Path, common_options
+from penstock.sample import DType, Layout, pipeline
+
+
+class FedLoader:
+    """Batches of the samples that the caller names.  Keywords are those of `Loader`.
+
+    batch_size     the most samples that a batch may have
+    rank           of world_size; each rank feeds its own batches.  It only keeps the samples
+                   that stand in for bad ones (on_error="replace") apart
+    """
+
+    def __init__(
+        self,
+        data: Path | _core.Dataset,
+        ops: Ops,
+        batch_size: int = 64,
+        seed: int = 0,
+        num_workers: int | Literal["auto"] = "auto",
+        *,
+        rank: int = 0,
+        world_size: int = 1,
+        on_error: OnError = "raise",
+        max_bad: int = 1000,
+        ledger: Path | None = None,
+        memory_budget: int | str | None = None,
+        prefetch: int = 3,
+        dtype: DType | None = None,
+        layout: Layout = "NCHW",
+        cache_dir: Path | None = None,
+    ) -> None:
+        options = common_options(
+            batch_size,
+            seed,
+            num_workers,
+            rank,
+            world_size,
+            on_error,
+            max_bad,
+            memory_budget,
+            prefetch,
+        )
+        options["order"] = ORDERS["fed"]
+        self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
+        self._core = _core.Loader(
+            self.dataset, pipeline(ops, dtype, layout), options, ledger
+        )
+        self._prefetch = options["ready_batches"]
+
+    def run(self, epoch: int, batches: Iterable[_core.Ids], start: int = 0) -> Iterator[_core.Batch]:
+        """The batches of one epoch, fed from an iterable, which may be endless.
+
+        The first `start` are only counted: that continues an epoch exactly.
+        """
+        self.begin(epoch)
+        source = iter(batches)
+        for ids in itertools.islice(source, start):
+            self.skip(ids)
+        is_ended = False
+        while True:
+            # One more than is worked on: while the caller is busy with it, so are all threads.
+            while not is_ended and self.waiting <= self._prefetch:
+                try:
+                    self.feed(next(source))
+                except StopIteration:
+                    self.end()
+                    is_ended = True
+            batch = self.next()
+            if batch is None:
+                return
+            yield batch
+
+    # By hand
+
+    def begin(self, epoch: int, batch: int = 0) -> None:
+        """Forget what was fed; what is fed next is this batch of this epoch.
+
+        Beginning past batch 0 knows nothing of the samples before it: where samples repeat
+        within an epoch, begin at 0 and `skip` instead.
+        """
+        check = transforms.check_integer
+        self._core.seek(check("epoch", epoch, 0, INT64_MAX), check("batch", batch, 0, INT64_MAX))
+
+    def skip(self, ids: _core.Ids) -> None:
+        """Count a batch that was delivered before, without making it; before any `feed`."""
+        self._core.skip(ids)
+
+    def feed(self, ids: _core.Ids) -> None:
+        """Append a batch: a sequence of ids, or an array of int64."""
+        self._core.feed(ids)
+
+    def end(self) -> None:
+        """The epoch is complete; what is fed from now on belongs to the next one."""
+        self._core.feed_end()
+
+    def next(self) -> _core.Batch | None:
+        """The next batch, in the order they were fed; None once at the end of an epoch.
+
+        With nothing fed and no end this is an InvalidError, and goes on once something is.
+        """
+        return self._core.next()
+
+    @property
+    def waiting(self) -> int:
+        """Batches fed and not delivered yet."""
+        return self._core.fed()
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(epoch, batch) of what comes next."""
+        return self._core.tell()
+
+    # State
+
+    def state_dict(self) -> dict[str, Any]:
+        """Position and identity; what the epoch is made of is the caller's to remember."""
+        state: dict[str, Any] = json.loads(self._core.state())
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> tuple[int, int]:
+        """Check that it is the state of this stream, and take its position, which is returned:
+        continue with run(epoch, batches, start=batch)."""
+        self._core.resume(json.dumps(state))
+        return self.position
+
+    def stats(self) -> dict[str, int]:
+        """Counters since creation, as `Loader.stats`."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """End the threads.  Batches already received stay valid."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
