@@ -242,7 +242,66 @@ static PyObject *loader_resume(PyObject *object, PyObject *args)
 static Py_ssize_t loader_length(PyObject *object)
 {
     const pen_loader *loader = usable(object);
-    return loader ? (Py_ssize_t)pen_loader_batches(loader) : -1;
+    const int64_t n = loader ? pen_loader_batches(loader) : -1;
+    if (loader && n < 0)
+        PyErr_SetString(PyExc_TypeError, "a loader that is fed does not know its length");
+    return n < 0 ? -1 : (Py_ssize_t)n;
+}
+
+/* ---- fed orders ---- */
+
+typedef int (*feed_function)(pen_loader *, const int64_t *, int32_t, pen_error *);
+
+/* feed(ids), skip(ids): any sequence of integers, or an array of int64 as it is. */
+static PyObject *feed_ids(PyObject *object, PyObject *ids, feed_function feed)
+{
+    pen_loader *loader = usable(object);
+    py_ids list;
+    if (!loader || py_ids_get(ids, &list) < 0)
+        return NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc = PEN_EINVAL;
+    if (list.n > INT32_MAX)
+        PyErr_SetString(PyExc_ValueError, "a batch is far too long");
+    else if ((rc = feed(loader, list.data, (int32_t)list.n, &err)) < 0)
+        py_raise(py_state_of(object), rc, &err);
+    py_ids_release(&list);
+    if (rc < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_feed(PyObject *object, PyObject *ids)
+{
+    return feed_ids(object, ids, pen_loader_feed);
+}
+
+static PyObject *loader_skip(PyObject *object, PyObject *ids)
+{
+    return feed_ids(object, ids, pen_loader_skip);
+}
+
+static PyObject *loader_feed_end(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    pen_loader *loader = usable(object);
+    pen_error err = PY_NO_ERROR;
+    if (!loader)
+        return NULL;
+    const int rc = pen_loader_feed_end(loader, &err);
+    if (rc < 0)
+        return py_raise(py_state_of(object), rc, &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_fed(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const pen_loader *loader = usable(object);
+    if (!loader)
+        return NULL;
+    const int64_t n = pen_loader_fed(loader);
+    return n < 0 ? py_raise(py_state_of(object), (int)n, NULL) : PyLong_FromLongLong(n);
 }
 
 /* ---- counters ---- */
@@ -290,6 +349,10 @@ static PyMethodDef loader_methods[] = {
     {"tell", loader_tell, METH_NOARGS, "(epoch, batch) of what comes next."},
     {"state", loader_state, METH_NOARGS, "Position and identity as a line of JSON."},
     {"resume", loader_resume, METH_VARARGS, "resume(state): continue from a state."},
+    {"feed", loader_feed, METH_O, "feed(ids): append a batch (fed orders)."},
+    {"skip", loader_skip, METH_O, "skip(ids): count a batch without making it."},
+    {"feed_end", loader_feed_end, METH_NOARGS, "The epoch that is being fed is complete."},
+    {"fed", loader_fed, METH_NOARGS, "Batches fed and not delivered yet."},
     {"stats", loader_stats, METH_NOARGS, "Counters as a dict."},
     {"close", loader_close, METH_NOARGS, "End the threads; batches stay valid."},
     {0},

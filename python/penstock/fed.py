@@ -17,11 +17,14 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock import _core, transforms
-from penstock.loader import INT64_MAX, ORDERS, OnError, Ops, Path, common_options
+from penstock.loader import FED, INT64_MAX, OnError, Ops, Path, common_options
 from penstock.sample import DType, Layout, pipeline
+
+if TYPE_CHECKING:
+    from penstock._core import Ids
 
 
 class FedLoader:
@@ -62,14 +65,12 @@ class FedLoader:
             memory_budget,
             prefetch,
         )
-        options["order"] = ORDERS["fed"]
+        options["order"] = FED
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
-        self._core = _core.Loader(
-            self.dataset, pipeline(ops, dtype, layout), options, ledger
-        )
+        self._core = _core.Loader(self.dataset, pipeline(ops, dtype, layout), options, ledger)
         self._prefetch = options["ready_batches"]
 
-    def run(self, epoch: int, batches: Iterable[_core.Ids], start: int = 0) -> Iterator[_core.Batch]:
+    def run(self, epoch: int, batches: Iterable["Ids"], start: int = 0) -> Iterator[_core.Batch]:
         """The batches of one epoch, fed from an iterable, which may be endless.
 
         The first `start` are only counted: that continues an epoch exactly.
@@ -103,11 +104,11 @@ class FedLoader:
         check = transforms.check_integer
         self._core.seek(check("epoch", epoch, 0, INT64_MAX), check("batch", batch, 0, INT64_MAX))
 
-    def skip(self, ids: _core.Ids) -> None:
+    def skip(self, ids: "Ids") -> None:
         """Count a batch that was delivered before, without making it; before any `feed`."""
         self._core.skip(ids)
 
-    def feed(self, ids: _core.Ids) -> None:
+    def feed(self, ids: "Ids") -> None:
         """Append a batch: a sequence of ids, or an array of int64."""
         self._core.feed(ids)
 

@@ -26,7 +26,8 @@ Order = Literal["sequential", "shuffle", "block"]
 Tail = Literal["short", "drop", "pad", "wrap"]
 OnError = Literal["raise", "skip", "replace"]
 
-ORDERS = {"sequential": 0, "shuffle": 1, "block": 2, "fed": 3}
+ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
+FED = 3
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
 MAX_WORKERS = 256
@@ -312,8 +313,6 @@ def _order_kind(order: Order | None, shuffle: bool) -> int:
         return ORDERS["shuffle" if shuffle else "sequential"]
     if shuffle and order == "sequential":
         raise ValueError("order='sequential' and shuffle=True contradict each other")
-    if order == "fed":
-        raise ValueError("order='fed' is penstock.FedLoader")
     return _choice("order", order, ORDERS)
 
 

@@ -78,8 +78,13 @@ static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
     return rc;
 }
 
-static void advance(pen_loader *loader)
+static void advance(pen_loader *loader, const pen_batch *batch)
 {
+    if (loader->feed) {
+        loader->batch = batch->index + 1;
+        pen__feed_delivered(loader->feed, batch->epoch);
+        return;
+    }
     if (++loader->batch == loader->n_batches) {
         loader->batch = 0;
         loader->epoch++;
@@ -113,7 +118,7 @@ static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_
         pen_batch_unref(batch);
         return fail_for_good(loader, &why, err);
     }
-    advance(loader);
+    advance(loader, batch);
     if (batch->count == 0) {
         pen_batch_unref(batch);
         return 0;
@@ -127,6 +132,25 @@ static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_
     return 0;
 }
 
+/* 0: there is a batch to wait for.  PEN_END, or the caller has not said what comes next. */
+static int look_ahead(pen_loader *loader, pen_error *err)
+{
+    if (!loader->feed) {
+        bool is_over = loader->end_pending || loader->n_batches == 0;
+        loader->end_pending = false;
+        return is_over ? PEN_END : 0;
+    }
+    if (pen__feed_waiting(loader->feed, loader->epoch) > 0)
+        return 0;
+    if (pen__feed_epoch(loader->feed) == loader->epoch)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "nothing was fed: feed a batch, or end the epoch, before asking for the "
+                         "next batch");
+    loader->epoch++;
+    loader->batch = 0;
+    return PEN_END;
+}
+
 int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
 {
     *out = NULL;
@@ -136,11 +160,9 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
     if (loader->failure.code)
         return fail_for_good(loader, &loader->failure, err);
     do {
-        if (loader->end_pending || loader->n_batches == 0) {
-            loader->end_pending = false;
-            return PEN_END;
-        }
-        rc = deliver(loader, timeout_ns, out, err);
+        rc = look_ahead(loader, err);
+        if (rc == 0)
+            rc = deliver(loader, timeout_ns, out, err);
     } while (rc == 0 && !*out);
     return rc;
 }
@@ -160,6 +182,9 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     int rc = pen__loader_check_owner(loader, err);
     if (rc)
         return rc;
+    if (loader->feed)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "a fed order cannot be replayed: feed the batch again");
     if (epoch < 0 || epoch >= UINT32_MAX || index < 0 || index >= loader->n_batches)
         return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
                          (long long)index, (long long)epoch, (long long)loader->n_batches);

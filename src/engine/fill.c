@@ -4,6 +4,7 @@
  * so that what happens does not depend on which worker was faster.
  */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/loader_impl.h"
 
 enum { MAX_REPLACEMENTS = 32 };
@@ -13,9 +14,30 @@ pen__carry_env pen__loader_env(const pen_loader *loader)
     return (pen__carry_env){loader->ds, loader->pipe, loader->budget, &loader->cancel};
 }
 
+/* What was fed next becomes a batch; 0 if nothing was. */
+static int open_fed_job(pen_loader *loader, void **payload)
+{
+    pen__fed *fed = pen__feed_take(loader->feed);
+    if (!fed)
+        return 0;
+    pen_batch *batch = pen__slab_get(loader->slabs);
+    if (!batch) {
+        pen__free(fed);
+        return PEN_ENOMEM;
+    }
+    batch->fed = fed;
+    batch->epoch = fed->epoch;
+    batch->index = fed->index;
+    batch->n_slots = batch->count = fed->n;
+    *payload = batch;
+    return batch->n_slots;
+}
+
 int pen__loader_open_job(void *ctx, int64_t seq, void **payload)
 {
     pen_loader *loader = ctx;
+    if (loader->feed)
+        return open_fed_job(loader, payload);
     pen_batch *batch = pen__slab_get(loader->slabs);
     if (!batch)
         return PEN_ENOMEM;
@@ -25,6 +47,17 @@ int pen__loader_open_job(void *ctx, int64_t seq, void **payload)
     batch->n_slots = batch->count = pen__stream_slots(&loader->stream, batch->index);
     *payload = batch;
     return batch->n_slots;
+}
+
+static pen__slot slot_of(const pen_loader *loader, const pen_batch *batch, int32_t slot)
+{
+    if (!batch->fed)
+        return pen__stream_slot(&loader->stream, batch->epoch, batch->index, slot);
+    return (pen__slot){
+        .position = pen__stream_position(&loader->stream, batch->index, slot),
+        .sample = batch->fed->slots[slot].sample,
+        .occurrence = batch->fed->slots[slot].occurrence,
+    };
 }
 
 /* The key of attempt 0 is the sample's own; a stand-in gets occurrences that no
@@ -45,7 +78,7 @@ void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch,
                     int64_t rank)
 {
     pen__carry_env env = pen__loader_env(loader);
-    pen__slot where = pen__stream_slot(&loader->stream, batch->epoch, batch->index, slot);
+    pen__slot where = slot_of(loader, batch, slot);
     uint8_t *dst = batch->data + (size_t)slot * batch->shape.bytes;
     for (int attempt = 0;; attempt++) {
         pen_key key = key_of(loader, batch, &where, attempt);

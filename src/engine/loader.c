@@ -56,10 +56,12 @@ static const char *check(const pen_loader_opts *o)
         return "batch_size must be 1 to 1048576";
     if (o->world_size < 1 || o->world_size > MAX_WORLD || o->rank < 0 || o->rank >= o->world_size)
         return "rank must be 0 to world_size - 1";
-    if ((unsigned)o->order > PEN_ORDER_BLOCK || o->order_block < 1 || o->order_window < 1)
+    if ((unsigned)o->order > PEN_ORDER_FED || o->order_block < 1 || o->order_window < 1)
         return "unknown order, or block and window below 1";
     if ((unsigned)o->tail > PEN_TAIL_WRAP || (unsigned)o->on_error > PEN_ON_ERROR_REPLACE)
         return "unknown tail or on_error";
+    if (o->tail != PEN_TAIL_AUTO && o->order == PEN_ORDER_FED)
+        return "a fed order has no tail: its batches are what is fed";
     if (o->tail == PEN_TAIL_SHORT && o->world_size > 1)
         return "tail 'short' would give ranks unequal batches: use drop, pad or wrap";
     if (o->on_error == PEN_ON_ERROR_SKIP && o->world_size > 1)
@@ -114,6 +116,9 @@ static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
     if (rc == 0)
         rc = pen__slab_pool_create(&loader->slabs, &loader->pipe->shape, loader->opts.batch_size,
                                    loader->max_slabs);
+    if (rc == 0 && loader->opts.order == PEN_ORDER_FED)
+        rc =
+            pen__feed_create(&loader->feed, pen_dataset_count(loader->ds), loader->opts.batch_size);
     if (rc == 0)
         rc = pen__window_create(&loader->window, loader->max_slabs, pen__loader_open_job, loader);
     int n = n_carriers(loader);
@@ -141,7 +146,7 @@ static void set_stream(pen_loader *loader)
                 : o->world_size > 1      ? PEN_TAIL_WRAP
                                          : PEN_TAIL_SHORT,
     };
-    loader->n_batches = pen__stream_batches(&loader->stream);
+    loader->n_batches = o->order == PEN_ORDER_FED ? 0 : pen__stream_batches(&loader->stream);
 }
 
 int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
@@ -206,6 +211,7 @@ void pen_loader_free(pen_loader *loader)
         pen__window_pause(loader->window, drop_job);
     }
     pen__window_free(loader->window);
+    pen__feed_free(loader->feed);
     for (int i = 0; i < loader->n_carriers; i++)
         pen__carrier_fini(&loader->carriers[i]);
     pen__free(loader->carriers);
@@ -217,21 +223,31 @@ void pen_loader_free(pen_loader *loader)
     pen__free(loader);
 }
 
+/* PEN_EINVAL for a place that no stream, or not this one, has. */
+static int check_place(const pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)
+{
+    int64_t global = (int64_t)loader->opts.batch_size * loader->opts.world_size;
+    int64_t last = loader->feed ? INT64_MAX / 4 / global : loader->n_batches; /* no overflow */
+    if (epoch >= 0 && epoch < UINT32_MAX && batch >= 0 && batch <= last)
+        return 0;
+    return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
+                     (long long)batch, (long long)epoch, (long long)last);
+}
+
 int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)
 {
     int rc = pen__loader_check_owner(loader, err);
+    if (rc == 0)
+        rc = check_place(loader, epoch, batch, err);
     if (rc)
         return rc;
-    if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch > loader->n_batches)
-        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
-                         (long long)batch, (long long)epoch, (long long)loader->n_batches);
     if (batch == loader->n_batches && batch > 0) {
         batch = 0;
         epoch++;
     }
     bool is_there = epoch == loader->epoch && batch == loader->batch && !loader->failure.code;
     loader->end_pending = false;
-    if (is_there)
+    if (is_there && !loader->feed)
         return 0;
     atomic_store(&loader->cancel, true); /* what is under way is not wanted any more */
     pen__budget_wake(loader->budget);
@@ -240,6 +256,8 @@ int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error 
     loader->base_epoch = loader->epoch = epoch;
     loader->base_batch = loader->batch = batch;
     loader->failure = (pen_error){.offset = -1};
+    if (loader->feed)
+        pen__feed_restart(loader->feed, epoch, batch);
     pen__window_resume(loader->window);
     return 0;
 }
@@ -252,7 +270,46 @@ void pen_loader_tell(const pen_loader *loader, int64_t *epoch, int64_t *batch)
 
 int64_t pen_loader_batches(const pen_loader *loader)
 {
-    return loader->n_batches;
+    return loader->feed ? PEN_EINVAL : loader->n_batches;
+}
+
+/* 0 if the loader may be fed. */
+static int check_feed(const pen_loader *loader, pen_error *err)
+{
+    if (!loader->feed)
+        return pen__fail(err, PEN_EINVAL, -1, "only a loader with a fed order is fed");
+    return pen__loader_check_owner(loader, err);
+}
+
+int pen_loader_feed(pen_loader *loader, const int64_t *samples, int32_t n, pen_error *err)
+{
+    int rc = check_feed(loader, err);
+    if (rc == 0)
+        rc = pen__feed_put(loader->feed, samples, n, err);
+    if (rc == 0)
+        pen__window_poke(loader->window);
+    return rc;
+}
+
+int pen_loader_skip(pen_loader *loader, const int64_t *samples, int32_t n, pen_error *err)
+{
+    int rc = check_feed(loader, err);
+    if (rc == 0)
+        rc = pen__feed_skip(loader->feed, samples, n, err);
+    if (rc == 0)
+        loader->batch++;
+    return rc;
+}
+
+int pen_loader_feed_end(pen_loader *loader, pen_error *err)
+{
+    int rc = check_feed(loader, err);
+    return rc ? rc : pen__feed_end(loader->feed, loader->epoch, err);
+}
+
+int64_t pen_loader_fed(const pen_loader *loader)
+{
+    return loader->feed ? pen__feed_waiting(loader->feed, -1) : PEN_EINVAL;
 }
 
 static void describe_state(const pen_loader *loader, pen__state *state)

@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "engine/carry.h"
+#include "engine/feed.h"
 #include "engine/ledger.h"
 #include "engine/slab.h"
 #include "engine/stream.h"
@@ -24,7 +25,7 @@ struct pen_loader {
     pen_pipeline *pipe;
     pen_loader_opts opts;
     pen__stream stream;
-    int64_t n_batches; /* an epoch */
+    int64_t n_batches; /* an epoch; 0 in a fed order, which does not know */
     pid_t pid;
     int n_carriers; /* one a worker; one for the caller when there are none */
     int max_slabs;
@@ -32,6 +33,7 @@ struct pen_loader {
     atomic_bool cancel; /* work under way is unwanted */
     pen__budget *budget;
     pen__slab_pool *slabs;
+    pen__feed *feed; /* NULL unless the order is fed */
     pen__window *window;
     pen__pool *pool; /* NULL until the first next, or inline */
     pen__carrier *carriers;

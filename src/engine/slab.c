@@ -64,9 +64,17 @@ static void unref_and_unlock(pen__slab_pool *pool)
     }
 }
 
-static void slab_free(pen_batch *batch)
+/* Let go of all that came with this filling. */
+static void slab_clear(pen_batch *batch)
 {
     pen__slab_clear_bad(batch);
+    pen__free(batch->fed);
+    batch->fed = NULL;
+}
+
+static void slab_free(pen_batch *batch)
+{
+    slab_clear(batch);
     pen__free(batch->data);
     pen__free(batch);
 }
@@ -142,7 +150,7 @@ static void slab_return(pen_batch *batch)
         slab_free(batch);
         return;
     }
-    pen__slab_clear_bad(batch);
+    slab_clear(batch);
     pthread_mutex_lock(&pool->lock);
     if (!batch->is_handed_over)
         pool->n_counted--;

@@ -28,6 +28,7 @@ struct pen_batch {
     int32_t n_slots; /* asked for; `count` is what remains after skipping */
     int32_t count;
     int64_t epoch, index;
+    struct pen__fed *fed;      /* what the slots are, in a fed order; else NULL */
     uint8_t *data;             // (n_slots, shape.bytes)
     int64_t *labels;           // (n_slots)
     int64_t *ids;              // (n_slots)

@@ -9,7 +9,7 @@
 
 #include "base/fail.h"
 
-static const char *const order_names[] = {"sequential", "shuffle", "block"};
+static const char *const order_names[] = {"sequential", "shuffle", "block", "fed"};
 static const char *const tail_names[] = {"auto", "short", "drop", "pad", "wrap"};
 static const char *const on_error_names[] = {"raise", "skip", "replace"};
 
@@ -62,7 +62,7 @@ static bool fill(pen__state *s, json_t *json)
                     &on_error, "numerics", &s->numerics, "dataset", &dataset, "pipeline",
                     &pipeline) != 0)
         return false;
-    int order_index = find_name(order, order_names, 3), tail_index = find_name(tail, tail_names, 5);
+    int order_index = find_name(order, order_names, 4), tail_index = find_name(tail, tail_names, 5);
     int on_error_index = find_name(on_error, on_error_names, 3);
     if (format != STATE_FORMAT || order_index < 0 || tail_index < 0 || on_error_index < 0 ||
         epoch < 0 || batch < 0 || bad < 0 || !parse_seed(seed, &s->seed) ||

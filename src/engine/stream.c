@@ -23,10 +23,14 @@ int32_t pen__stream_slots(const pen__stream *stream, int64_t batch)
     return stream->local_batch;
 }
 
+int64_t pen__stream_position(const pen__stream *stream, int64_t batch, int32_t slot)
+{
+    return batch * global_batch(stream) + (int64_t)stream->rank * stream->local_batch + slot;
+}
+
 pen__slot pen__stream_slot(const pen__stream *stream, int64_t epoch, int64_t batch, int32_t slot)
 {
-    int64_t position =
-        batch * global_batch(stream) + (int64_t)stream->rank * stream->local_batch + slot;
+    int64_t position = pen__stream_position(stream, batch, slot);
     int64_t lap = position / stream->order.count; /* > 0: past the end, taken from the start */
     return (pen__slot){
         .position = position,
