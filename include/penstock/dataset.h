@@ -41,9 +41,10 @@
  *   are the classes.  Each file may be listed once, and must exist.
  *
  * Lists
- *   Files named one by one by a program (pen_dataset_from_list).  Ids are the places in the
- *   list, which is not sorted and may name a file more than once; keys are the paths as they
- *   were given, with their extension, and need not be unique.
+ *   Files that a program names (pen_dataset_from_list).  Ids are the places in the list, in
+ *   its own order; a file may be named more than once, and its samples share their key.
+ *   Paths below the root become relative to it, so the list of a folder's files in the
+ *   folder's order, with its labels, is the same dataset as the folder.
  *
  * Thread safety: every call on an open dataset may be made from any thread.
  */
@@ -95,8 +96,9 @@ PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
 PEN_API int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
                              pen_error *err);
 /* A dataset of `n` files.  Relative paths begin at `root` (NULL: the current directory, as
- * it is now).  `labels` may be NULL: every label is -1.  `classes` are names for labels
- * 0..n_classes-1, or NULL.  Nothing passed in is kept.  Every file must exist: PEN_ENOTFOUND
+ * it is now); absolute ones below `root` are made relative to it, the others stay.
+ * `labels` may be NULL: every label is -1.  `classes` are names for labels 0..n_classes-1;
+ * n_classes may be 0.  Nothing passed in is kept.  Every file must exist: PEN_ENOTFOUND
  * names the first that does not. */
 PEN_API int pen_dataset_from_list(pen_dataset **out, const char *root, const char *const *paths,
                                   const int64_t *labels, int64_t n, const char *const *classes,

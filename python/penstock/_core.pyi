@@ -68,8 +68,9 @@ class Dataset:
         use_cache: bool = True,
         allow_outside: bool = False,
     ) -> Dataset: ...
-    @staticmethod
+    @classmethod
     def from_list(
+        cls,
         paths: Sequence[_Path],
         labels: Ids | None = None,
         classes: Sequence[str] | None = None,
