@@ -25,6 +25,7 @@
 #include <penstock/batch.h>
 #include <penstock/dataset.h>
 #include <penstock/error.h>
+#include <penstock/mix.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>
 
@@ -62,6 +63,9 @@ typedef struct pen_loader_opts {
     int32_t workers;         /* threads; 0 runs inline in pen_loader_next; -1: one a usable core */
     int32_t ready_batches;   /* batches under way or waiting, default 3 */
     int64_t memory_budget;   /* bytes; 0: a quarter of what the cgroup or the machine allows */
+    const pen_mix *mixes;    /* one of them is done to each batch; copied */
+    int32_t n_mixes;         /* default 0: none, and labels stay numbers */
+    int32_t num_classes;     /* of mixed labels; every label must be below */
 } pen_loader_opts;
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);
@@ -128,6 +132,10 @@ PEN_API int pen_loader_resume(pen_loader *loader, const char *state, pen_error *
 /* Build any batch again, outside the stream (penstock replay). */
 PEN_API int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t batch, pen_batch **out,
                               pen_error *err);
+
+/* What mixes a batch (opts.mixes), without making it.  PEN_EINVAL if nothing does. */
+PEN_API int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch,
+                                pen_mix_params *out, pen_error *err);
 
 /* Where the time went, summed over threads since creation. */
 typedef struct pen_loader_stats {

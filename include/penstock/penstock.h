@@ -18,6 +18,7 @@
 #include <penstock/error.h>
 #include <penstock/image.h>
 #include <penstock/loader.h>
+#include <penstock/mix.h>
 #include <penstock/op.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>

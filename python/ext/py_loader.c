@@ -62,23 +62,57 @@ static PyObject *wrap_loader(PyTypeObject *type, pen_loader *loader, pen_dataset
     return (PyObject *)self;
 }
 
-/* Loader(dataset, pipeline, options: dict, ledger: path or None) */
+/* (kind, alpha, weight) of each operation; 0, or -1 with an exception. */
+static int read_mixes(PyObject *sequence, pen_mix mixes[PEN_MIX_MAX], int32_t *n)
+{
+    const Py_ssize_t size = sequence ? PySequence_Size(sequence) : 0;
+    if (size < 0)
+        return -1;
+    if (size > PEN_MIX_MAX) {
+        PyErr_Format(PyExc_ValueError, "a batch has at most %d operations", PEN_MIX_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        int kind = 0;
+        const bool is_good =
+            item && PyTuple_Check(item) &&
+            PyArg_ParseTuple(item, "idd", &kind, &mixes[i].alpha, &mixes[i].weight);
+        mixes[i].kind = (pen_mix_kind)kind;
+        Py_XDECREF(item);
+        if (!is_good) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "(kind, alpha, weight) is expected");
+            return -1;
+        }
+    }
+    *n = (int32_t)size;
+    return 0;
+}
+
+/* Loader(dataset, pipeline, options: dict, ledger: path or None, mixes=(), num_classes=0) */
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset", "pipeline", "options", "ledger", NULL};
+    static char *names[] = {"dataset", "pipeline",    "options", "ledger",
+                            "mixes",   "num_classes", NULL};
     py_state *state = PyType_GetModuleState(type);
-    PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&:Loader", names, &dataset_object,
+    PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL, *mix_list = NULL;
+    int num_classes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&|Oi:Loader", names, &dataset_object,
                                      &pipeline_object, &PyDict_Type, &options, py_optional_path,
-                                     &ledger))
+                                     &ledger, &mix_list, &num_classes))
         return NULL;
     pen_dataset *dataset = py_dataset_get(state, dataset_object);
     pen_pipeline *pipeline = dataset ? py_pipeline_get(state, pipeline_object) : NULL;
     pen_loader_opts opts;
     pen_loader_opts_init(&opts);
     opts.ledger_path = ledger ? PyBytes_AsString(ledger) : NULL;
+    pen_mix mixes[PEN_MIX_MAX];
+    opts.mixes = mixes;
+    opts.num_classes = num_classes;
     pen_loader *loader = NULL;
-    if (pipeline && py_fields_from_dict(opts_fields, &opts, options, "Loader", NULL) == 0)
+    if (pipeline && read_mixes(mix_list, mixes, &opts.n_mixes) == 0 &&
+        py_fields_from_dict(opts_fields, &opts, options, "Loader", NULL) == 0)
         loader = create_loader(state, dataset, pipeline, &opts);
     Py_XDECREF(ledger);
     return loader ? wrap_loader(type, loader, dataset) : NULL;
@@ -239,6 +273,22 @@ static PyObject *loader_resume(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* draw_mix(epoch, batch) -> (kind, lam, (x1, y1, x2, y2)) */
+static PyObject *loader_draw_mix(PyObject *object, PyObject *args)
+{
+    long long epoch, index;
+    const pen_loader *loader = usable(object);
+    if (!loader || !PyArg_ParseTuple(args, "LL:draw_mix", &epoch, &index))
+        return NULL;
+    pen_error err = PY_NO_ERROR;
+    pen_mix_params p;
+    const int rc = pen_loader_draw_mix(loader, epoch, index, &p, &err);
+    if (rc < 0)
+        return py_raise(py_state_of(object), rc, &err);
+    return Py_BuildValue("id(iiii)", (int)p.kind, p.lam, (int)p.x1, (int)p.y1, (int)p.x2,
+                         (int)p.y2);
+}
+
 static Py_ssize_t loader_length(PyObject *object)
 {
     const pen_loader *loader = usable(object);
@@ -345,6 +395,7 @@ static PyObject *loader_stats(PyObject *object, PyObject *unused)
 static PyMethodDef loader_methods[] = {
     {"next", loader_next, METH_NOARGS, "The next batch, None at the end of an epoch."},
     {"replay", loader_replay, METH_VARARGS, "replay(epoch, batch): build a batch again."},
+    {"draw_mix", loader_draw_mix, METH_VARARGS, "draw_mix(epoch, batch): what mixes a batch."},
     {"seek", loader_seek, METH_VARARGS, "seek(epoch, batch): go there."},
     {"tell", loader_tell, METH_NOARGS, "(epoch, batch) of what comes next."},
     {"state", loader_state, METH_NOARGS, "Position and identity as a line of JSON."},

@@ -31,6 +31,7 @@ from penstock.errors import (
 )
 from penstock.fed import FedLoader
 from penstock.loader import Loader
+from penstock.mix import CutMix, MixUp
 from penstock.sample import apply, decode, draw, probe
 from penstock.transforms import (
     CenterCrop,
@@ -54,6 +55,7 @@ __all__ = [
     "Batch",
     "CenterCrop",
     "ColorJitter",
+    "CutMix",
     "DataError",
     "Dataset",
     "Decode",
@@ -64,6 +66,7 @@ __all__ = [
     "InputOutputError",
     "InvalidError",
     "Loader",
+    "MixUp",
     "Normalize",
     "NotFoundError",
     "RandomCrop",

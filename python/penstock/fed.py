@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock import _core, transforms
 from penstock.loader import FED, INT64_MAX, OnError, Ops, Path, common_options
+from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, pipeline
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ class FedLoader:
     """Batches of the samples that the caller names.  Keywords are those of `Loader`.
 
     batch_size     the most samples that a batch may have
-    rank           of world_size; each rank feeds its own batches.  It only keeps the samples
-                   that stand in for bad ones (on_error="replace") apart
+    rank           of world_size; each rank feeds its own batches.  It only keeps apart what
+                   stands in for bad samples, and the parameters of batch_ops
+    batch_ops      mix each batch as it was fed
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class FedLoader:
         *,
         rank: int = 0,
         world_size: int = 1,
+        batch_ops: BatchOps = (),
         on_error: OnError = "raise",
         max_bad: int = 1000,
         ledger: Path | None = None,
@@ -67,7 +70,9 @@ class FedLoader:
         )
         options["order"] = FED
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
-        self._core = _core.Loader(self.dataset, pipeline(ops, dtype, layout), options, ledger)
+        mixed = mixes(batch_ops, self.dataset)
+        line = pipeline(ops, dtype, layout)
+        self._core = _core.Loader(self.dataset, line, options, ledger, *mixed)
         self._prefetch = options["ready_batches"]
 
     def run(self, epoch: int, batches: Iterable["Ids"], start: int = 0) -> Iterator[_core.Batch]:
@@ -145,6 +150,10 @@ class FedLoader:
         continue with run(epoch, batches, start=batch)."""
         self._core.resume(json.dumps(state))
         return self.position
+
+    def draw_batch(self, epoch: int, batch: int) -> dict[str, Any]:
+        """What batch_ops do to a batch, as `Loader.draw_batch`."""
+        return describe(self._core.draw_mix(epoch, batch))
 
     def stats(self) -> dict[str, int]:
         """Counters since creation, as `Loader.stats`."""

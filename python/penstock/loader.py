@@ -18,6 +18,7 @@ from typing import Any, Literal, Self, TypedDict
 
 from penstock import _core, transforms
 from penstock.errors import Error
+from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, check_seed, pipeline
 
 Ops = transforms.Transform | Iterable[transforms.Transform]
@@ -43,6 +44,7 @@ class Options(TypedDict, total=False):
     window: int
     drop_last: bool
     tail: Tail | None
+    batch_ops: BatchOps
     on_error: OnError
     max_bad: int
     ledger: Path | None
@@ -67,6 +69,8 @@ class Loader:
     rank           which of world_size equal parts of each global batch to deliver
     tail           the last, incomplete batch: "short", "drop", "pad" (see batch["mask"]) or
                    "wrap"; by default "short" with one rank and "wrap" with several
+    batch_ops      MixUp, CutMix or several of them, one of which is picked for each batch;
+                   batch["label"] is then float32 (batch, classes)
     on_error       a bad sample: "raise", "skip" (one rank only) or "replace"
     max_bad        bad samples tolerated before an error all the same
     ledger         a file to which a line of JSON is added for each bad sample
@@ -93,6 +97,7 @@ class Loader:
         tail: Tail | None = None,
         rank: int = 0,
         world_size: int = 1,
+        batch_ops: BatchOps = (),
         on_error: OnError = "raise",
         max_bad: int = 1000,
         ledger: Path | None = None,
@@ -119,7 +124,8 @@ class Loader:
         options["tail"] = _tail_kind(tail, drop_last)
         self._pipeline = pipeline(ops, dtype, layout)
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
-        self._core = _core.Loader(self.dataset, self._pipeline, options, ledger)
+        mixed = mixes(batch_ops, self.dataset)
+        self._core = _core.Loader(self.dataset, self._pipeline, options, ledger, *mixed)
         self._options = options
         self._turn = 0  # grows whenever the position is moved; older iterators see it
         self._left_in: int | None = None  # the epoch that an unfinished iteration stands in
@@ -197,6 +203,11 @@ class Loader:
         """What each operation does to a sample, the first time it occurs in an epoch."""
         id = transforms.check_integer("id", id, 0, len(self.dataset) - 1)
         return self._pipeline.draw(self.dataset.read(id), self._options["seed"], epoch, id, 0)
+
+    def draw_batch(self, epoch: int, batch: int) -> dict[str, Any]:
+        """What batch_ops do to a batch: {"op": "MixUp", "lam": ...} or {"op": "CutMix",
+        "lam": ..., "box": (x1, y1, x2, y2)}, lam being the sample's own share in its label."""
+        return describe(self._core.draw_mix(epoch, batch))
 
     def stats(self) -> dict[str, int]:
         """Counters since creation: batches, bytes, time by stage (ns), memory."""

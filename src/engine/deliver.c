@@ -30,8 +30,9 @@ static int judge(pen_loader *loader, pen_batch *batch, bool is_counted, pen_erro
     pen__slab_sort_bad(batch);
     for (const pen__bad *bad = batch->bad; bad; bad = bad->next) {
         bool tolerated = is_tolerated(loader, batch, bad);
+        bool is_ours = is_counted && bad->slot < batch->n_slots; /* not a ghost: another rank's */
         int rc = 0;
-        if (is_counted)
+        if (is_ours)
             rc = pen__ledger_write(&loader->ledger, loader->ds, batch, bad,
                                    action_names[tolerated ? loader->opts.on_error : 0], err);
         if (rc)
@@ -41,12 +42,10 @@ static int judge(pen_loader *loader, pen_batch *batch, bool is_counted, pen_erro
                 *err = bad->error;
             return bad->error.code;
         }
-        if (is_counted && ++loader->n_bad > loader->opts.max_bad)
+        if (is_ours && ++loader->n_bad > loader->opts.max_bad)
             return pen__fail(err, PEN_EBAD, -1, "more than %lld bad samples; the last: %s",
                              (long long)loader->opts.max_bad, bad->error.text);
     }
-    if (batch->bad && loader->opts.on_error == PEN_ON_ERROR_SKIP)
-        pen__slab_compact(batch);
     pen__slab_clear_bad(batch);
     return 0;
 }
@@ -169,8 +168,9 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
 
 static int replay(pen_loader *loader, pen_batch *batch, pen__carrier *carrier, pen_error *err)
 {
-    batch->n_slots = batch->count = pen__stream_slots(&loader->stream, batch->index);
-    for (int32_t slot = 0; slot < batch->n_slots; slot++)
+    int32_t n = pen__fill_begin(loader, batch, batch->epoch, batch->index,
+                                pen__stream_slots(&loader->stream, batch->index));
+    for (int32_t slot = 0; slot < n; slot++)
         pen__fill_slot(loader, carrier, batch, slot, -1);
     return judge(loader, batch, false, err);
 }
@@ -193,7 +193,7 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     pen__carrier *carrier = pen__malloc(sizeof *carrier);
     rc = carrier ? pen__carrier_init(carrier, &loader->cancel) : PEN_ENOMEM;
     if (rc == 0)
-        rc = pen__slab_pool_create(&slabs, &loader->pipe->shape, loader->opts.batch_size, 1);
+        rc = pen__slab_pool_create(&slabs, &loader->slab, 1);
     if (rc == 0 && !(batch = pen__slab_get(slabs)))
         rc = PEN_ENOMEM;
     if (rc) {

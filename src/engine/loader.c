@@ -87,7 +87,7 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *dec
                          pen_error *err)
 {
     enum { KEEP_SHARE = 16 };
-    int64_t slab = (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
+    int64_t slab = (int64_t)pen__slab_bytes(&loader->slab);
     int64_t fitting = loader->opts.memory_budget / 2 / slab;
     loader->max_slabs = loader->opts.ready_batches;
     if (fitting < loader->max_slabs)
@@ -114,8 +114,7 @@ static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
         return rc;
     rc = pen__budget_create(&loader->budget, sample_bytes, &loader->cancel);
     if (rc == 0)
-        rc = pen__slab_pool_create(&loader->slabs, &loader->pipe->shape, loader->opts.batch_size,
-                                   loader->max_slabs);
+        rc = pen__slab_pool_create(&loader->slabs, &loader->slab, loader->max_slabs);
     if (rc == 0 && loader->opts.order == PEN_ORDER_FED)
         rc =
             pen__feed_create(&loader->feed, pen_dataset_count(loader->ds), loader->opts.batch_size);
@@ -149,6 +148,23 @@ static void set_stream(pen_loader *loader)
     loader->n_batches = o->order == PEN_ORDER_FED ? 0 : pen__stream_batches(&loader->stream);
 }
 
+/* What is done to whole batches, and the room it takes. */
+static int set_mixing(pen_loader *loader, const pen_mix *mixes, pen_error *err)
+{
+    pen_loader_opts opts = loader->opts;
+    opts.mixes = mixes;
+    int rc = pen__mixer_init(&loader->mixer, &opts, &loader->pipe->shape, loader->ds, err);
+    bool is_mixing = loader->mixer.n > 0;
+    loader->n_ghosts = is_mixing && opts.world_size > 1 && opts.order != PEN_ORDER_FED;
+    loader->slab = (pen__slab_plan){
+        .shape = loader->pipe->shape,
+        .n_slots = opts.batch_size,
+        .n_classes = loader->mixer.n_classes,
+        .has_ghost = is_mixing,
+    };
+    return rc;
+}
+
 int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
                       const pen_loader_opts *opts, pen_error *err)
 {
@@ -169,12 +185,15 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     loader->pid = getpid();
     loader->opts = full;
     loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
+    loader->opts.mixes = NULL;
     if (loader->opts.workers < 0)
         loader->opts.workers = pen__limit_cores();
     if (loader->opts.memory_budget == 0)
         loader->opts.memory_budget = pen__limit_memory() / 4;
     set_stream(loader);
-    rc = build(loader, full.ledger_path, err);
+    rc = set_mixing(loader, full.mixes, err);
+    if (rc == 0)
+        rc = build(loader, full.ledger_path, err);
     if (rc) {
         pen_loader_free(loader);
         return rc;
@@ -332,6 +351,8 @@ static void describe_state(const pen_loader *loader, pen__state *state)
     };
     snprintf(state->dataset, sizeof state->dataset, "%s", pen_dataset_hash(loader->ds));
     snprintf(state->pipeline, sizeof state->pipeline, "%s", pen_pipeline_hash(loader->pipe));
+    if (loader->mixer.n > 0)
+        pen__mixer_digest(&loader->mixer, state->mix);
 }
 
 int64_t pen_loader_state(const pen_loader *loader, char *dst, size_t dst_cap)
@@ -354,6 +375,21 @@ int pen_loader_resume(pen_loader *loader, const char *text, pen_error *err)
     if (rc == 0)
         loader->n_bad = saved.n_bad;
     return rc;
+}
+
+int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, pen_mix_params *out,
+                        pen_error *err)
+{
+    if (loader->mixer.n == 0)
+        return pen__fail(err, PEN_EINVAL, -1, "nothing mixes the batches of this loader");
+    if (epoch < 0 || epoch > UINT32_MAX || batch < 0)
+        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld", (long long)batch,
+                         (long long)epoch);
+    const pen_loader_opts *o = &loader->opts;
+    if (loader->feed) /* each rank has batches of its own */
+        batch = batch * o->world_size + o->rank;
+    pen__mix_draw(&loader->mixer, o->seed, epoch, batch, &loader->pipe->shape, out);
+    return 0;
 }
 
 void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
@@ -380,7 +416,6 @@ void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
     int64_t slabs = pen__slab_pool_used(loader->slabs);
     pen__budget_usage(loader->budget, &out->budget_used, &out->budget_peak);
     out->budget_used += slabs;
-    out->budget_peak += (int64_t)loader->max_slabs *
-                        (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
+    out->budget_peak += (int64_t)loader->max_slabs * (int64_t)pen__slab_bytes(&loader->slab);
     out->ready = pen__window_ready_count(loader->window);
 }
