@@ -16,11 +16,10 @@ that far ahead; who feeds by hand calls begin, feed, end and next.
 import itertools
 import json
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _core, transforms
-from penstock.loader import FED, INT64_MAX, OnError, Ops, Path, common_options
+from penstock.loader import FED, INT64_MAX, Engine, OnError, Ops, Path, common_options
 from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, pipeline
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from penstock._core import Ids
 
 
-class FedLoader:
+class FedLoader(Engine):
     """Batches of the samples that the caller names.  Keywords are those of `Loader`.
 
     batch_size     the most samples that a batch may have
@@ -154,22 +153,3 @@ class FedLoader:
     def draw_batch(self, epoch: int, batch: int) -> dict[str, Any]:
         """What batch_ops do to a batch, as `Loader.draw_batch`."""
         return describe(self._core.draw_mix(epoch, batch))
-
-    def stats(self) -> dict[str, int]:
-        """Counters since creation, as `Loader.stats`."""
-        return self._core.stats()
-
-    def close(self) -> None:
-        """End the threads.  Batches already received stay valid."""
-        self._core.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

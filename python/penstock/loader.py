@@ -31,7 +31,7 @@ ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
 FED = 3
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
-MAX_WORKERS = 256
+MAX_WORKERS, MAX_BATCH, MAX_READY, MAX_WORLD = 256, 2**20, 1024, 2**20  # as the C library's
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -55,7 +55,39 @@ class Options(TypedDict, total=False):
     cache_dir: Path | None
 
 
-class Loader:
+class Engine:
+    """What loaders of every kind have: threads behind them, counters, an end."""
+
+    _core: _core.Loader
+
+    def stats(self) -> dict[str, int]:
+        """Counters since creation: batches, bytes, time by stage (ns), memory."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """End the threads.  Batches already received stay valid."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> str:
+        name = type(self).__name__
+        raise TypeError(
+            f"a {name} owns threads and cannot be copied or pickled: make another one with the "
+            f"same arguments, and give it this one's state_dict() to continue here"
+        )
+
+
+class Loader(Engine):
     """Batches of a dataset, made by threads, in an order and with contents that depend on
     nothing but the dataset, the operations, the seed, the epoch and the global batch size.
 
@@ -209,27 +241,6 @@ class Loader:
         "lam": ..., "box": (x1, y1, x2, y2)}, lam being the sample's own share in its label."""
         return describe(self._core.draw_mix(epoch, batch))
 
-    def stats(self) -> dict[str, int]:
-        """Counters since creation: batches, bytes, time by stage (ns), memory."""
-        return self._core.stats()
-
-    # Ending
-
-    def close(self) -> None:
-        """End the threads.  Batches already received stay valid."""
-        self._core.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         options = self._options
         return (
@@ -295,9 +306,9 @@ def common_options(
 ) -> dict[str, int]:
     """What every loader takes; order and tail stay the defaults, for the caller to set."""
     check = transforms.check_integer
-    world_size = check("world_size", world_size, 1, INT32_MAX)
+    world_size = check("world_size", world_size, 1, MAX_WORLD)
     return {
-        "batch_size": check("batch_size", batch_size, 1, INT32_MAX),
+        "batch_size": check("batch_size", batch_size, 1, MAX_BATCH),
         "seed": check_seed(seed),
         "order": ORDERS["sequential"],
         "order_block": 256,
@@ -308,7 +319,7 @@ def common_options(
         "on_error": _choice("on_error", on_error, ON_ERROR),
         "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
         "workers": _workers(num_workers),
-        "ready_batches": check("prefetch", prefetch, 1, INT32_MAX),
+        "ready_batches": check("prefetch", prefetch, 1, MAX_READY),
         "memory_budget": _budget(memory_budget),
     }
 
