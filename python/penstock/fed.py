@@ -73,6 +73,7 @@ class FedLoader(Engine):
         line = pipeline(ops, dtype, layout)
         self._core = _core.Loader(self.dataset, line, options, ledger, *mixed)
         self._prefetch = options["ready_batches"]
+        self._turn = 0  # grows whenever something begins; older runs see it
 
     def run(self, epoch: int, batches: Iterable["Ids"], start: int = 0) -> Iterator[_core.Batch]:
         """The batches of one epoch, fed from an iterable, which may be endless.
@@ -80,11 +81,13 @@ class FedLoader(Engine):
         The first `start` are only counted: that continues an epoch exactly.
         """
         self.begin(epoch)
-        source = iter(batches)
+        turn, source = self._turn, iter(batches)
         for ids in itertools.islice(source, start):
             self.skip(ids)
         is_ended = False
         while True:
+            if turn != self._turn:
+                raise RuntimeError("the loader has begun something else since this run began")
             # One more than is worked on: while the caller is busy with it, so are all threads.
             while not is_ended and self.waiting <= self._prefetch:
                 try:
@@ -107,6 +110,7 @@ class FedLoader(Engine):
         """
         check = transforms.check_integer
         self._core.seek(check("epoch", epoch, 0, INT64_MAX), check("batch", batch, 0, INT64_MAX))
+        self._turn += 1
 
     def skip(self, ids: "Ids") -> None:
         """Count a batch that was delivered before, without making it; before any `feed`."""
@@ -148,6 +152,7 @@ class FedLoader(Engine):
         """Check that it is the state of this stream, and take its position, which is returned:
         continue with run(epoch, batches, start=batch)."""
         self._core.resume(json.dumps(state))
+        self._turn += 1
         return self.position
 
     def draw_batch(self, epoch: int, batch: int) -> dict[str, Any]:

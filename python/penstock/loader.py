@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, NoReturn, Self, TypedDict
 
 from penstock import _core, transforms
 from penstock.errors import Error
@@ -79,7 +79,7 @@ class Engine:
     ) -> None:
         self.close()
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> NoReturn:
         name = type(self).__name__
         raise TypeError(
             f"a {name} owns threads and cannot be copied or pickled: make another one with the "

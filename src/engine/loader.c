@@ -382,7 +382,7 @@ int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, 
 {
     if (loader->mixer.n == 0)
         return pen__fail(err, PEN_EINVAL, -1, "nothing mixes the batches of this loader");
-    if (epoch < 0 || epoch > UINT32_MAX || batch < 0)
+    if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch >> 40 != 0)
         return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld", (long long)batch,
                          (long long)epoch);
     const pen_loader_opts *o = &loader->opts;

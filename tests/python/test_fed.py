@@ -177,3 +177,20 @@ def test_a_state_of_another_stream_is_refused(folder, plain_ops):
         FedLoader(folder, plain_ops, 4, seed=2).load_state_dict(state)
     with pytest.raises(penstock.StateError, match="order"):
         penstock.Loader(folder, plain_ops, 4, seed=1).load_state_dict(state)
+
+
+def test_a_run_ends_when_another_begins(folder, plain_ops):
+    loader = FedLoader(folder, plain_ops, 4)
+    older = loader.run(0, UNEVEN)
+    next(older)
+    newer = loader.run(1, UNEVEN)
+    assert next(newer).epoch == 1
+    with pytest.raises(RuntimeError, match="begun something else"):
+        next(older)
+    assert [batch.ids for batch in newer] == UNEVEN[1:]
+
+
+def test_a_run_that_was_left_leaves_nothing_behind(folder, plain_ops):
+    loader = FedLoader(folder, plain_ops, 4)
+    next(loader.run(0, itertools.repeat([1, 2])))
+    assert [batch.ids for batch in loader.run(0, UNEVEN)] == UNEVEN
