@@ -29,7 +29,9 @@ from penstock.errors import (
     NotFoundError,
     StateError,
 )
+from penstock.fed import FedLoader
 from penstock.loader import Loader
+from penstock.mix import CutMix, MixUp
 from penstock.sample import apply, decode, draw, probe
 from penstock.transforms import (
     CenterCrop,
@@ -53,15 +55,18 @@ __all__ = [
     "Batch",
     "CenterCrop",
     "ColorJitter",
+    "CutMix",
     "DataError",
     "Dataset",
     "Decode",
     "Error",
+    "FedLoader",
     "ForkError",
     "Grayscale",
     "InputOutputError",
     "InvalidError",
     "Loader",
+    "MixUp",
     "Normalize",
     "NotFoundError",
     "RandomCrop",
