@@ -349,18 +349,29 @@ static int calls_for_two_ms(const job *j, bench *b)
     return 1 + (int)(2e6 / once);
 }
 
-/* Median time of a call at each of the two levels, taking turns. */
-static void measure(const job *j, bench *b, const unsigned level[2], double median_ns[2])
+enum { N_LEVELS = 3 };
+static const unsigned level_masks[N_LEVELS] = {0, PEN__CPU_AVX2, ~0U};
+static const char *const level_names[N_LEVELS] = {"scalar", "avx2", "avx512"};
+
+/* How many the processor has. */
+static int count_levels(void)
 {
-    double times[2][ROUNDS];
+    unsigned flags = pen__cpu_flags();
+    return flags & PEN__CPU_AVX512 ? 3 : flags & PEN__CPU_AVX2 ? 2 : 1;
+}
+
+/* Median time of a call at each of the levels, taking turns. */
+static void measure(const job *j, bench *b, int n_levels, double median_ns[N_LEVELS])
+{
+    double times[N_LEVELS][ROUNDS];
     for (int round = 0; round < ROUNDS; round++)
-        for (int k = 0; k < 2; k++) {
-            pen__cpu_mask(level[k]);
+        for (int k = 0; k < n_levels; k++) {
+            pen__cpu_mask(level_masks[k]);
             if (j->set_up)
                 j->set_up(b);
             times[k][round] = time_calls(j, b, calls_for_two_ms(j, b));
         }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < n_levels; k++) {
         qsort(times[k], ROUNDS, sizeof times[k][0], compare_times);
         median_ns[k] = times[k][ROUNDS / 2];
     }
@@ -385,15 +396,14 @@ int main(int argc, char **argv)
     for (uint32_t i = 0, r = 1; i < 1U << 20; i++, r = r * 1664525 + 1013904223)
         b.src[i] = (uint8_t)(r >> 24);
     memset(b.slab, 0, (size_t)SLOTS * SIDE * SIDE * 3 * 4);
-    const unsigned level[2] = {0, ~0U};
+    int n_levels = count_levels();
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
         if (!strstr(jobs[i].name, wanted))
             continue;
-        double ns[2];
-        measure(&jobs[i], &b, level, ns);
-        report(&jobs[i], "scalar", ns[0], ns[0]);
-        if (pen__cpu_flags() & PEN__CPU_AVX2)
-            report(&jobs[i], "avx2", ns[1], ns[0]);
+        double ns[N_LEVELS];
+        measure(&jobs[i], &b, n_levels, ns);
+        for (int k = 0; k < n_levels; k++)
+            report(&jobs[i], level_names[k], ns[k], ns[0]);
     }
     pen__free(b.src);
     pen__free(b.dst);

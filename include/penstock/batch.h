@@ -24,6 +24,10 @@ PEN_API pen_shape pen_batch_shape(const pen_batch *batch);
 /* count * shape.bytes bytes, 64-byte aligned. */
 PEN_API void *pen_batch_data(const pen_batch *batch);
 PEN_API const int64_t *pen_batch_labels(const pen_batch *batch);
+/* (count, pen_batch_classes) labels after MixUp or CutMix (mix.h), or NULL. */
+PEN_API const float *pen_batch_mixed_labels(const pen_batch *batch);
+/* Columns of the mixed labels, 0 without. */
+PEN_API int64_t pen_batch_classes(const pen_batch *batch);
 /* Sample ids, for keys and extra fields (dataset.h). */
 PEN_API const int64_t *pen_batch_ids(const pen_batch *batch);
 /* 1 for a sample, 0 for a repeat that only fills the batch (tail `pad`). */

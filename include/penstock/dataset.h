@@ -40,6 +40,12 @@
  *   integers stay as they are (-1: none); otherwise the distinct texts, sorted,
  *   are the classes.  Each file may be listed once, and must exist.
  *
+ * Lists
+ *   Files that a program names (pen_dataset_from_list).  Ids are the places in the list, in
+ *   its own order; a file may be named more than once, and its samples share their key.
+ *   Paths below the root become relative to it, so the list of a folder's files in the
+ *   folder's order, with its labels, is the same dataset as the folder.
+ *
  * Thread safety: every call on an open dataset may be made from any thread.
  */
 #ifndef PENSTOCK_DATASET_H
@@ -56,6 +62,7 @@ typedef enum pen_source_kind {
     PEN_SOURCE_FOLDER = 0,
     PEN_SOURCE_TAR,
     PEN_SOURCE_MANIFEST,
+    PEN_SOURCE_LIST,
 } pen_source_kind;
 
 /* What a sample may carry beside its image (tar shards). */
@@ -88,12 +95,20 @@ PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
  * On success the caller owns *out; on error *out is NULL. */
 PEN_API int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
                              pen_error *err);
+/* A dataset of `n` files.  Relative paths begin at `root` (NULL: the current directory, as
+ * it is now); absolute ones below `root` are made relative to it, the others stay.
+ * `labels` may be NULL: every label is -1.  `classes` are names for labels 0..n_classes-1;
+ * n_classes may be 0.  Nothing passed in is kept.  Every file must exist: PEN_ENOTFOUND
+ * names the first that does not. */
+PEN_API int pen_dataset_from_list(pen_dataset **out, const char *root, const char *const *paths,
+                                  const int64_t *labels, int64_t n, const char *const *classes,
+                                  int64_t n_classes, const pen_dataset_opts *opts, pen_error *err);
 PEN_API pen_dataset *pen_dataset_ref(pen_dataset *ds);
 /* Drops one reference; NULL is legal. */
 PEN_API void pen_dataset_unref(pen_dataset *ds);
 
 PEN_API pen_source_kind pen_dataset_kind(const pen_dataset *ds);
-/* "folder", "tar", "manifest". */
+/* "folder", "tar", "manifest", "list". */
 PEN_API const char *pen_source_kind_name(pen_source_kind kind);
 PEN_API int64_t pen_dataset_count(const pen_dataset *ds);
 PEN_API int64_t pen_dataset_bytes(const pen_dataset *ds);
@@ -106,7 +121,7 @@ PEN_API int64_t pen_dataset_index_bytes(const pen_dataset *ds);
  * or PEN_ENOSPC.  PEN_KEY_MAX bytes always suffice. */
 #define PEN_KEY_MAX 4096
 PEN_API int64_t pen_dataset_key(const pen_dataset *ds, int64_t id, char *dst, size_t dst_cap);
-/* The id of `key`, or PEN_ENOTFOUND. */
+/* The id of `key` (the first, where a list names it again), or PEN_ENOTFOUND. */
 PEN_API int64_t pen_dataset_find(const pen_dataset *ds, const char *key);
 /* Label, -1 if the sample has none. */
 PEN_API int64_t pen_dataset_label(const pen_dataset *ds, int64_t id);

@@ -25,6 +25,7 @@
 #include <penstock/batch.h>
 #include <penstock/dataset.h>
 #include <penstock/error.h>
+#include <penstock/mix.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>
 
@@ -49,7 +50,8 @@ typedef enum pen_on_error {
 
 typedef struct pen_loader_opts {
     size_t struct_size; /* set by pen_loader_opts_init */
-    int32_t batch_size; /* of this rank; the global batch is batch_size * world_size */
+    int32_t batch_size; /* of this rank; the global batch is batch_size * world_size.
+                           With a fed order: the most that a batch may have */
     uint64_t seed;
     pen_order_kind order;
     int32_t order_block, order_window;
@@ -61,6 +63,9 @@ typedef struct pen_loader_opts {
     int32_t workers;         /* threads; 0 runs inline in pen_loader_next; -1: one a usable core */
     int32_t ready_batches;   /* batches under way or waiting, default 3 */
     int64_t memory_budget;   /* bytes; 0: a quarter of what the cgroup or the machine allows */
+    const pen_mix *mixes;    /* one of them is done to each batch; copied */
+    int32_t n_mixes;         /* default 0: none, and labels stay numbers */
+    int32_t num_classes;     /* of mixed labels; every label must be below */
 } pen_loader_opts;
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);
@@ -79,12 +84,43 @@ PEN_API void pen_loader_free(pen_loader *loader);
 PEN_API int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out,
                             pen_error *err);
 
-/* Go to a batch of an epoch; what was prefetched for it is kept. */
+/* Go to a batch of an epoch; what was prefetched for it is kept.  With a fed order
+ * everything fed is forgotten, and the next batch fed is `batch` of `epoch`. */
 PEN_API int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err);
 /* The batch that comes next. */
 PEN_API void pen_loader_tell(const pen_loader *loader, int64_t *epoch, int64_t *batch);
-/* Batches in an epoch, the same on every rank. */
+/* Batches in an epoch, the same on every rank; PEN_EINVAL with a fed order. */
 PEN_API int64_t pen_loader_batches(const pen_loader *loader);
+
+/* Fed orders (PEN_ORDER_FED): the caller says what each batch of this rank is made of,
+ * in any order, with repeats, in any size up to batch_size; an epoch may be endless.
+ *
+ *     pen_loader_feed(loader, ids, n, &err);      one batch, a few times ahead
+ *     pen_loader_next(loader, -1, &batch, &err);  in the order they were fed
+ *     pen_loader_feed_end(loader, &err);          PEN_END comes after the last one
+ *
+ * The stream is a function of (what was fed in this epoch, dataset, pipeline, seed,
+ * epoch): a sample that comes again in an epoch gets other random parameters (their
+ * sequence begins again after 32768 times).  Batches are made as far ahead as they are
+ * fed and ready_batches allows; what waits takes 16 bytes a sample.  pen_loader_next
+ * with nothing fed is PEN_EINVAL, and goes on once something is.
+ *
+ * To continue an epoch at batch b: seek to its batch 0 and pass the first b batches to
+ * pen_loader_skip, so that repeats are counted; where samples do not repeat, seek to
+ * batch b does.  pen_loader_state holds the position, not what was fed.
+ *
+ * Like all of a loader, these are for one thread at a time. */
+
+/* Append a batch, copied.  PEN_EINVAL names an id that is not in the dataset. */
+PEN_API int pen_loader_feed(pen_loader *loader, const int64_t *samples, int32_t n, pen_error *err);
+/* Count a batch that was delivered before, without making it; only before the first
+ * pen_loader_feed after a seek. */
+PEN_API int pen_loader_skip(pen_loader *loader, const int64_t *samples, int32_t n, pen_error *err);
+/* The epoch is complete; what is fed from now on belongs to the next one, which must not
+ * be ended before pen_loader_next has said PEN_END for this one. */
+PEN_API int pen_loader_feed_end(pen_loader *loader, pen_error *err);
+/* Batches fed and not delivered yet. */
+PEN_API int64_t pen_loader_fed(const pen_loader *loader);
 
 /* Position and identity of the stream as one line of JSON. */
 #define PEN_STATE_MAX 1024
@@ -96,6 +132,10 @@ PEN_API int pen_loader_resume(pen_loader *loader, const char *state, pen_error *
 /* Build any batch again, outside the stream (penstock replay). */
 PEN_API int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t batch, pen_batch **out,
                               pen_error *err);
+
+/* What mixes a batch (opts.mixes), without making it.  PEN_EINVAL if nothing does. */
+PEN_API int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch,
+                                pen_mix_params *out, pen_error *err);
 
 /* Where the time went, summed over threads since creation. */
 typedef struct pen_loader_stats {

@@ -14,6 +14,7 @@ typedef enum pen_order_kind {
     PEN_ORDER_SEQUENTIAL = 0,
     PEN_ORDER_SHUFFLE, /* every permutation position independent */
     PEN_ORDER_BLOCK, /* blocks of neighbours, shuffled within a window of blocks: for slow disks */
+    PEN_ORDER_FED,   /* the caller says what each batch is: pen_loader_feed */
 } pen_order_kind;
 
 /* Kind, block and window are part of a stream's identity, never knobs. */
@@ -25,7 +26,8 @@ typedef struct pen_order {
     int64_t count;
 } pen_order;
 
-/* The sample at `position` (0..count-1) of `epoch`; PEN_EINVAL outside. */
+/* The sample at `position` (0..count-1) of `epoch`; PEN_EINVAL outside, and for a fed
+ * order, which is no function. */
 PEN_API int64_t pen_order_at(const pen_order *order, int64_t epoch, int64_t position);
 
 #endif

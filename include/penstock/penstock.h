@@ -9,6 +9,7 @@
  *   order.h     which sample stands at which position of which epoch
  *   batch.h     what a training step receives
  *   loader.h    threads that turn a dataset and a pipeline into batches
+ *   mix.h       MixUp and CutMix over whole batches
  */
 #ifndef PENSTOCK_PENSTOCK_H
 #define PENSTOCK_PENSTOCK_H
@@ -18,6 +19,7 @@
 #include <penstock/error.h>
 #include <penstock/image.h>
 #include <penstock/loader.h>
+#include <penstock/mix.h>
 #include <penstock/op.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>

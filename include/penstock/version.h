@@ -10,8 +10,8 @@
 
 /* "0.1.0" */
 PEN_API const char *pen_version(void);
-/* The SIMD level in use, "avx2" or "scalar".  PENSTOCK_CPU=scalar in the
- * environment switches SIMD off; results never differ. */
+/* The SIMD level in use: "avx512", "avx2" or "scalar".  PENSTOCK_CPU=avx2 or =scalar in the
+ * environment goes no higher; results never differ. */
 PEN_API const char *pen_cpu_level(void);
 
 #endif

@@ -59,6 +59,17 @@ static PyObject *batch_column(py_batch *self, const void *data, py_dtype dtype)
                            &count);
 }
 
+/* (batch) integers, or (batch, classes) floats once they are mixed. */
+static PyObject *batch_labels(py_batch *self)
+{
+    const float *mixed = pen_batch_mixed_labels(self->batch);
+    if (!mixed)
+        return batch_column(self, pen_batch_labels(self->batch), PY_DTYPE_INT64);
+    const int64_t dims[2] = {pen_batch_count(self->batch), pen_batch_classes(self->batch)};
+    return py_array_create(py_state_of((PyObject *)self), self->memory, (void *)mixed,
+                           PY_DTYPE_FLOAT32, 2, dims);
+}
+
 /* ---- fields that lie in the dataset ---- */
 
 static PyObject *read_field(py_batch *self, int64_t id, pen_field field)
@@ -106,7 +117,7 @@ static PyObject *batch_subscript(PyObject *object, PyObject *name)
     if (strcmp(text, "image") == 0)
         return batch_image(self);
     if (strcmp(text, "label") == 0)
-        return batch_column(self, pen_batch_labels(self->batch), PY_DTYPE_INT64);
+        return batch_labels(self);
     if (strcmp(text, "mask") == 0)
         return batch_column(self, pen_batch_mask(self->batch), PY_DTYPE_BOOL);
     if (strcmp(text, "id") == 0)

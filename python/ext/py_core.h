@@ -69,6 +69,31 @@ PyObject *py_fields_to_dict(const py_field *table, const void *from);
 int py_fields_from_dict(const py_field *table, void *into, PyObject *dict, const char *what,
                         const char *also);
 
+/* ---- py_lists.c ---- */
+
+/* Integers from Python: an array of int64 seen in place, or a sequence copied. */
+typedef struct py_ids {
+    const int64_t *data;
+    Py_ssize_t n;
+    int64_t *copy; /* NULL when `data` is in `view` */
+    Py_buffer view;
+} py_ids;
+
+/* 0, or -1 with an exception. */
+int py_ids_get(PyObject *object, py_ids *out);
+void py_ids_release(py_ids *ids);
+
+/* Paths or names from Python, as the file system spells them, in two blocks. */
+typedef struct py_texts {
+    const char *const *items; /* NULL while there are none */
+    Py_ssize_t n;
+    char *bytes;
+} py_texts;
+
+/* 0, or -1 with an exception; `out` is zero before. */
+int py_texts_get(PyObject *sequence, py_texts *out);
+void py_texts_release(py_texts *texts);
+
 /* ---- py_array.c ---- */
 
 typedef enum py_dtype {

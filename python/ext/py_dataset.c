@@ -54,6 +54,21 @@ int py_optional_path(PyObject *object, void *out)
     return object ? 1 : Py_CLEANUP_SUPPORTED;
 }
 
+/* The Python object over an open dataset, which it takes over. */
+static PyObject *wrap_dataset(PyTypeObject *type, pen_dataset *dataset, const char *spec)
+{
+    py_dataset *self = dataset ? PyObject_New(py_dataset, type) : NULL;
+    if (!self) {
+        pen_dataset_unref(dataset);
+        return NULL;
+    }
+    self->dataset = dataset;
+    self->spec = PyUnicode_DecodeFSDefault(spec);
+    if (!self->spec)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
 static PyObject *dataset_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"path", "cache_dir", "use_cache", "allow_outside", NULL};
@@ -63,24 +78,75 @@ static PyObject *dataset_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                      &path, py_optional_path, &cache_dir, &use_cache,
                                      &allow_outside))
         return NULL;
-    py_dataset *self = NULL;
     const char *text = PyBytes_AsString(path);
     pen_dataset *dataset =
         open_dataset(PyType_GetModuleState(type), text,
                      cache_dir ? PyBytes_AsString(cache_dir) : NULL, use_cache, allow_outside);
-    if (dataset)
-        self = PyObject_New(py_dataset, type);
-    if (self) {
-        self->dataset = dataset;
-        self->spec = PyUnicode_DecodeFSDefault(text);
-        if (!self->spec)
-            Py_CLEAR(self);
-    } else {
-        pen_dataset_unref(dataset);
-    }
+    PyObject *self = dataset ? wrap_dataset(type, dataset, text) : NULL;
     Py_DECREF(path);
     Py_XDECREF(cache_dir);
-    return (PyObject *)self;
+    return self;
+}
+
+/* What from_list was given, as C wants it. */
+typedef struct file_list {
+    py_texts paths, classes;
+    py_ids labels;
+    const char *root;
+} file_list;
+
+static pen_dataset *open_list(py_state *state, const file_list *list)
+{
+    pen_dataset_opts opts;
+    pen_dataset_opts_init(&opts);
+    opts.progress = check_signals;
+    pen_dataset *dataset = NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc;
+    Py_BEGIN_ALLOW_THREADS rc =
+        pen_dataset_from_list(&dataset, list->root, list->paths.items, list->labels.data,
+                              list->paths.n, list->classes.items, list->classes.n, &opts, &err);
+    Py_END_ALLOW_THREADS if (PyErr_Occurred()) return NULL;
+    return rc < 0 ? (pen_dataset *)py_raise(state, rc, &err) : dataset;
+}
+
+/* 0, or -1 with an exception. */
+static int read_list(PyObject *paths, PyObject *labels, PyObject *classes, file_list *out)
+{
+    if (py_texts_get(paths, &out->paths) < 0)
+        return -1;
+    if (classes != Py_None && py_texts_get(classes, &out->classes) < 0)
+        return -1;
+    if (labels == Py_None)
+        return 0;
+    if (py_ids_get(labels, &out->labels) < 0)
+        return -1;
+    if (out->labels.n == out->paths.n)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "%zd labels for %zd paths", out->labels.n, out->paths.n);
+    return -1;
+}
+
+/* Dataset.from_list(paths, labels=None, classes=None, root=None) */
+static PyObject *dataset_from_list(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"paths", "labels", "classes", "root", NULL};
+    PyObject *paths, *labels = Py_None, *classes = Py_None, *root = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOO&:from_list", names, &paths, &labels,
+                                     &classes, py_optional_path, &root))
+        return NULL;
+    file_list list = {.root = root ? PyBytes_AsString(root) : NULL};
+    PyObject *self = NULL;
+    if (read_list(paths, labels, classes, &list) == 0) {
+        pen_dataset *dataset = open_list(PyType_GetModuleState((PyTypeObject *)type), &list);
+        if (dataset)
+            self = wrap_dataset((PyTypeObject *)type, dataset, list.root ? list.root : "");
+    }
+    py_texts_release(&list.paths);
+    py_texts_release(&list.classes);
+    py_ids_release(&list.labels);
+    Py_XDECREF(root);
+    return self;
 }
 
 static void dataset_dealloc(PyObject *object)
@@ -278,6 +344,10 @@ static PyObject *dataset_repr(PyObject *object)
 }
 
 static PyMethodDef dataset_methods[] = {
+    {"from_list", PY_METHOD(dataset_from_list), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "from_list(paths, labels=None, classes=None, root=None)\n--\n\n"
+     "Files one by one, in this order; a file may come more than once.  Relative paths begin "
+     "at root, absolute ones below it become relative."},
     {"key", dataset_key, METH_O, "key(id): the sample's key."},
     {"keys", dataset_keys, METH_NOARGS, "keys(): every key, in order of id."},
     {"label", dataset_label, METH_O, "label(id): the sample's label, -1 if it has none."},
@@ -290,7 +360,7 @@ static PyMethodDef dataset_methods[] = {
 
 static PyGetSetDef dataset_getset[] = {
     {"path", dataset_path, NULL, "What it was opened with.", NULL},
-    {"kind", dataset_kind, NULL, "'folder', 'tar' or 'manifest'.", NULL},
+    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest' or 'list'.", NULL},
     {"classes", dataset_classes, NULL, "Class names, where directories give them.", NULL},
     {"hash", dataset_hash, NULL, "Identity, the same for every way of storing it.", NULL},
     {"nbytes", dataset_nbytes, NULL, "Bytes of all images.", NULL},

@@ -62,23 +62,57 @@ static PyObject *wrap_loader(PyTypeObject *type, pen_loader *loader, pen_dataset
     return (PyObject *)self;
 }
 
-/* Loader(dataset, pipeline, options: dict, ledger: path or None) */
+/* (kind, alpha, weight) of each operation; 0, or -1 with an exception. */
+static int read_mixes(PyObject *sequence, pen_mix mixes[PEN_MIX_MAX], int32_t *n)
+{
+    const Py_ssize_t size = sequence ? PySequence_Size(sequence) : 0;
+    if (size < 0)
+        return -1;
+    if (size > PEN_MIX_MAX) {
+        PyErr_Format(PyExc_ValueError, "a batch has at most %d operations", PEN_MIX_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        int kind = 0;
+        const bool is_good =
+            item && PyTuple_Check(item) &&
+            PyArg_ParseTuple(item, "idd", &kind, &mixes[i].alpha, &mixes[i].weight);
+        mixes[i].kind = (pen_mix_kind)kind;
+        Py_XDECREF(item);
+        if (!is_good) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "(kind, alpha, weight) is expected");
+            return -1;
+        }
+    }
+    *n = (int32_t)size;
+    return 0;
+}
+
+/* Loader(dataset, pipeline, options: dict, ledger: path or None, mixes=(), num_classes=0) */
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset", "pipeline", "options", "ledger", NULL};
+    static char *names[] = {"dataset", "pipeline",    "options", "ledger",
+                            "mixes",   "num_classes", NULL};
     py_state *state = PyType_GetModuleState(type);
-    PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&:Loader", names, &dataset_object,
+    PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL, *mix_list = NULL;
+    int num_classes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&|Oi:Loader", names, &dataset_object,
                                      &pipeline_object, &PyDict_Type, &options, py_optional_path,
-                                     &ledger))
+                                     &ledger, &mix_list, &num_classes))
         return NULL;
     pen_dataset *dataset = py_dataset_get(state, dataset_object);
     pen_pipeline *pipeline = dataset ? py_pipeline_get(state, pipeline_object) : NULL;
     pen_loader_opts opts;
     pen_loader_opts_init(&opts);
     opts.ledger_path = ledger ? PyBytes_AsString(ledger) : NULL;
+    pen_mix mixes[PEN_MIX_MAX];
+    opts.mixes = mixes;
+    opts.num_classes = num_classes;
     pen_loader *loader = NULL;
-    if (pipeline && py_fields_from_dict(opts_fields, &opts, options, "Loader", NULL) == 0)
+    if (pipeline && read_mixes(mix_list, mixes, &opts.n_mixes) == 0 &&
+        py_fields_from_dict(opts_fields, &opts, options, "Loader", NULL) == 0)
         loader = create_loader(state, dataset, pipeline, &opts);
     Py_XDECREF(ledger);
     return loader ? wrap_loader(type, loader, dataset) : NULL;
@@ -239,10 +273,85 @@ static PyObject *loader_resume(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* draw_mix(epoch, batch) -> (kind, lam, (x1, y1, x2, y2)) */
+static PyObject *loader_draw_mix(PyObject *object, PyObject *args)
+{
+    long long epoch, index;
+    const pen_loader *loader = usable(object);
+    if (!loader || !PyArg_ParseTuple(args, "LL:draw_mix", &epoch, &index))
+        return NULL;
+    pen_error err = PY_NO_ERROR;
+    pen_mix_params p;
+    const int rc = pen_loader_draw_mix(loader, epoch, index, &p, &err);
+    if (rc < 0)
+        return py_raise(py_state_of(object), rc, &err);
+    return Py_BuildValue("id(iiii)", (int)p.kind, p.lam, (int)p.x1, (int)p.y1, (int)p.x2,
+                         (int)p.y2);
+}
+
 static Py_ssize_t loader_length(PyObject *object)
 {
     const pen_loader *loader = usable(object);
-    return loader ? (Py_ssize_t)pen_loader_batches(loader) : -1;
+    const int64_t n = loader ? pen_loader_batches(loader) : -1;
+    if (loader && n < 0)
+        PyErr_SetString(PyExc_TypeError, "a loader that is fed does not know its length");
+    return n < 0 ? -1 : (Py_ssize_t)n;
+}
+
+/* ---- fed orders ---- */
+
+typedef int (*feed_function)(pen_loader *, const int64_t *, int32_t, pen_error *);
+
+/* feed(ids), skip(ids): any sequence of integers, or an array of int64 as it is. */
+static PyObject *feed_ids(PyObject *object, PyObject *ids, feed_function feed)
+{
+    pen_loader *loader = usable(object);
+    py_ids list;
+    if (!loader || py_ids_get(ids, &list) < 0)
+        return NULL;
+    pen_error err = PY_NO_ERROR;
+    int rc = PEN_EINVAL;
+    if (list.n > INT32_MAX)
+        PyErr_SetString(PyExc_ValueError, "a batch is far too long");
+    else if ((rc = feed(loader, list.data, (int32_t)list.n, &err)) < 0)
+        py_raise(py_state_of(object), rc, &err);
+    py_ids_release(&list);
+    if (rc < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_feed(PyObject *object, PyObject *ids)
+{
+    return feed_ids(object, ids, pen_loader_feed);
+}
+
+static PyObject *loader_skip(PyObject *object, PyObject *ids)
+{
+    return feed_ids(object, ids, pen_loader_skip);
+}
+
+static PyObject *loader_feed_end(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    pen_loader *loader = usable(object);
+    pen_error err = PY_NO_ERROR;
+    if (!loader)
+        return NULL;
+    const int rc = pen_loader_feed_end(loader, &err);
+    if (rc < 0)
+        return py_raise(py_state_of(object), rc, &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *loader_fed(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    const pen_loader *loader = usable(object);
+    if (!loader)
+        return NULL;
+    const int64_t n = pen_loader_fed(loader);
+    return n < 0 ? py_raise(py_state_of(object), (int)n, NULL) : PyLong_FromLongLong(n);
 }
 
 /* ---- counters ---- */
@@ -286,10 +395,15 @@ static PyObject *loader_stats(PyObject *object, PyObject *unused)
 static PyMethodDef loader_methods[] = {
     {"next", loader_next, METH_NOARGS, "The next batch, None at the end of an epoch."},
     {"replay", loader_replay, METH_VARARGS, "replay(epoch, batch): build a batch again."},
+    {"draw_mix", loader_draw_mix, METH_VARARGS, "draw_mix(epoch, batch): what mixes a batch."},
     {"seek", loader_seek, METH_VARARGS, "seek(epoch, batch): go there."},
     {"tell", loader_tell, METH_NOARGS, "(epoch, batch) of what comes next."},
     {"state", loader_state, METH_NOARGS, "Position and identity as a line of JSON."},
     {"resume", loader_resume, METH_VARARGS, "resume(state): continue from a state."},
+    {"feed", loader_feed, METH_O, "feed(ids): append a batch (fed orders)."},
+    {"skip", loader_skip, METH_O, "skip(ids): count a batch without making it."},
+    {"feed_end", loader_feed_end, METH_NOARGS, "The epoch that is being fed is complete."},
+    {"fed", loader_fed, METH_NOARGS, "Batches fed and not delivered yet."},
     {"stats", loader_stats, METH_NOARGS, "Counters as a dict."},
     {"close", loader_close, METH_NOARGS, "End the threads; batches stay valid."},
     {0},

@@ -43,7 +43,8 @@ static PyMethodDef functions[] = {
     {"decode", py_image_decode, METH_VARARGS, "decode(data, channels, window): pixels (H, W, C)."},
     {"order_at", py_order_at, METH_VARARGS,
      "order_at(kind, block, window, seed, count, epoch, position): a sample id."},
-    {"cpu_level", py_cpu_level, METH_NOARGS, "The SIMD level in use: 'avx2' or 'scalar'."},
+    {"cpu_level", py_cpu_level, METH_NOARGS,
+     "The SIMD level in use: 'avx512', 'avx2' or 'scalar'."},
     {0},
 };
 

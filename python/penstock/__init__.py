@@ -29,7 +29,9 @@ from penstock.errors import (
     NotFoundError,
     StateError,
 )
+from penstock.fed import FedLoader
 from penstock.loader import Loader
+from penstock.mix import CutMix, MixUp
 from penstock.sample import apply, decode, draw, probe
 from penstock.transforms import (
     AugMix,
@@ -76,16 +78,19 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Compose",
+    "CutMix",
     "DataError",
     "Dataset",
     "Decode",
     "Error",
+    "FedLoader",
     "ForkError",
     "GaussianBlur",
     "Grayscale",
     "InputOutputError",
     "InvalidError",
     "Loader",
+    "MixUp",
     "Normalize",
     "NotFoundError",
     "Pad",

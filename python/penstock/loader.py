@@ -14,10 +14,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, NoReturn, Self, TypedDict
 
 from penstock import _core, transforms
 from penstock.errors import Error
+from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, check_seed, pipeline
 
 Ops = transforms.Transform | Iterable[transforms.Transform]
@@ -27,9 +28,10 @@ Tail = Literal["short", "drop", "pad", "wrap"]
 OnError = Literal["raise", "skip", "replace"]
 
 ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
+FED = 3
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
-MAX_WORKERS = 256
+MAX_WORKERS, MAX_BATCH, MAX_READY, MAX_WORLD = 256, 2**20, 1024, 2**20  # as the C library's
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -42,6 +44,7 @@ class Options(TypedDict, total=False):
     window: int
     drop_last: bool
     tail: Tail | None
+    batch_ops: BatchOps
     on_error: OnError
     max_bad: int
     ledger: Path | None
@@ -52,7 +55,39 @@ class Options(TypedDict, total=False):
     cache_dir: Path | None
 
 
-class Loader:
+class Engine:
+    """What loaders of every kind have: threads behind them, counters, an end."""
+
+    _core: _core.Loader
+
+    def stats(self) -> dict[str, int]:
+        """Counters since creation: batches, bytes, time by stage (ns), memory."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """End the threads.  Batches already received stay valid."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        name = type(self).__name__
+        raise TypeError(
+            f"a {name} owns threads and cannot be copied or pickled: make another one with the "
+            f"same arguments, and give it this one's state_dict() to continue here"
+        )
+
+
+class Loader(Engine):
     """Batches of a dataset, made by threads, in an order and with contents that depend on
     nothing but the dataset, the operations, the seed, the epoch and the global batch size.
 
@@ -66,6 +101,8 @@ class Loader:
     rank           which of world_size equal parts of each global batch to deliver
     tail           the last, incomplete batch: "short", "drop", "pad" (see batch["mask"]) or
                    "wrap"; by default "short" with one rank and "wrap" with several
+    batch_ops      MixUp, CutMix or several of them, one of which is picked for each batch;
+                   batch["label"] is then float32 (batch, classes)
     on_error       a bad sample: "raise", "skip" (one rank only) or "replace"
     max_bad        bad samples tolerated before an error all the same
     ledger         a file to which a line of JSON is added for each bad sample
@@ -92,6 +129,7 @@ class Loader:
         tail: Tail | None = None,
         rank: int = 0,
         world_size: int = 1,
+        batch_ops: BatchOps = (),
         on_error: OnError = "raise",
         max_bad: int = 1000,
         ledger: Path | None = None,
@@ -101,26 +139,25 @@ class Loader:
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
     ) -> None:
-        check = transforms.check_integer
-        world_size = check("world_size", world_size, 1, INT32_MAX)
-        options = {
-            "batch_size": check("batch_size", batch_size, 1, INT32_MAX),
-            "seed": check_seed(seed),
-            "order": _order_kind(order, shuffle),
-            "order_block": check("block_size", block_size, 1, INT32_MAX),
-            "order_window": check("window", window, 1, INT32_MAX),
-            "rank": check("rank", rank, 0, world_size - 1),
-            "world_size": world_size,
-            "tail": _tail_kind(tail, drop_last),
-            "on_error": _choice("on_error", on_error, ON_ERROR),
-            "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
-            "workers": _workers(num_workers),
-            "ready_batches": check("prefetch", prefetch, 1, INT32_MAX),
-            "memory_budget": _budget(memory_budget),
-        }
+        options = common_options(
+            batch_size,
+            seed,
+            num_workers,
+            rank,
+            world_size,
+            on_error,
+            max_bad,
+            memory_budget,
+            prefetch,
+        )
+        options["order"] = _order_kind(order, shuffle)
+        options["order_block"] = transforms.check_integer("block_size", block_size, 1, INT32_MAX)
+        options["order_window"] = transforms.check_integer("window", window, 1, INT32_MAX)
+        options["tail"] = _tail_kind(tail, drop_last)
         self._pipeline = pipeline(ops, dtype, layout)
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
-        self._core = _core.Loader(self.dataset, self._pipeline, options, ledger)
+        mixed = mixes(batch_ops, self.dataset)
+        self._core = _core.Loader(self.dataset, self._pipeline, options, ledger, *mixed)
         self._options = options
         self._turn = 0  # grows whenever the position is moved; older iterators see it
         self._left_in: int | None = None  # the epoch that an unfinished iteration stands in
@@ -199,26 +236,10 @@ class Loader:
         id = transforms.check_integer("id", id, 0, len(self.dataset) - 1)
         return self._pipeline.draw(self.dataset.read(id), self._options["seed"], epoch, id, 0)
 
-    def stats(self) -> dict[str, int]:
-        """Counters since creation: batches, bytes, time by stage (ns), memory."""
-        return self._core.stats()
-
-    # Ending
-
-    def close(self) -> None:
-        """End the threads.  Batches already received stay valid."""
-        self._core.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def draw_batch(self, epoch: int, batch: int) -> dict[str, Any]:
+        """What batch_ops do to a batch: {"op": "MixUp", "lam": ...} or {"op": "CutMix",
+        "lam": ..., "box": (x1, y1, x2, y2)}, lam being the sample's own share in its label."""
+        return describe(self._core.draw_mix(epoch, batch))
 
     def __repr__(self) -> str:
         options = self._options
@@ -270,6 +291,37 @@ def _epoch_at_fault(loader: Loader) -> int | None:
 
 
 # Checks.  Each returns what the C library takes, or names the argument at fault.
+
+
+def common_options(
+    batch_size: int,
+    seed: int,
+    num_workers: int | Literal["auto"],
+    rank: int,
+    world_size: int,
+    on_error: OnError,
+    max_bad: int,
+    memory_budget: int | str | None,
+    prefetch: int,
+) -> dict[str, int]:
+    """What every loader takes; order and tail stay the defaults, for the caller to set."""
+    check = transforms.check_integer
+    world_size = check("world_size", world_size, 1, MAX_WORLD)
+    return {
+        "batch_size": check("batch_size", batch_size, 1, MAX_BATCH),
+        "seed": check_seed(seed),
+        "order": ORDERS["sequential"],
+        "order_block": 256,
+        "order_window": 16,
+        "rank": check("rank", rank, 0, world_size - 1),
+        "world_size": world_size,
+        "tail": TAILS[None],
+        "on_error": _choice("on_error", on_error, ON_ERROR),
+        "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
+        "workers": _workers(num_workers),
+        "ready_batches": check("prefetch", prefetch, 1, MAX_READY),
+        "memory_budget": _budget(memory_budget),
+    }
 
 
 def _choice(name: str, value: str | None, choices: dict[Any, int]) -> int:

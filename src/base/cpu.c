@@ -24,10 +24,15 @@ static void detect(void)
     bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c)
         detected |= PEN__CPU_AVX2;
+    if (detected && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni"))
+        detected |= PEN__CPU_AVX512;
 #endif
     const char *wish = getenv("PENSTOCK_CPU");
     if (wish && strcmp(wish, "scalar") == 0)
         detected = 0;
+    if (wish && strcmp(wish, "avx2") == 0)
+        detected &= PEN__CPU_AVX2;
 }
 
 unsigned pen__cpu_flags(void)
@@ -43,5 +48,7 @@ void pen__cpu_mask(unsigned allowed)
 
 const char *pen_cpu_level(void)
 {
+    if (pen__cpu_flags() & PEN__CPU_AVX512)
+        return "avx512";
     return pen__cpu_flags() & PEN__CPU_AVX2 ? "avx2" : "scalar";
 }

@@ -4,8 +4,10 @@
 
 /* AVX2 together with FMA and F16C. */
 #define PEN__CPU_AVX2 1U
+/* AVX-512 with BW, VL and VNNI: Ice Lake, Zen 4 and later.  Implies the above. */
+#define PEN__CPU_AVX512 2U
 
-/* Flags in use: detected, less what PENSTOCK_CPU=scalar switches off. */
+/* Flags in use: detected, less what PENSTOCK_CPU (scalar, avx2) switches off. */
 unsigned pen__cpu_flags(void);
 /* Tests: use only these flags (and those the processor has); ~0U undoes it. */
 void pen__cpu_mask(unsigned mask);

@@ -22,6 +22,7 @@ typedef enum pen__rng_domain {
     PEN__RNG_OP = 0,
     PEN__RNG_ORDER = 1,
     PEN__RNG_REPLACE = 2,
+    PEN__RNG_BATCH = 3, /* what mixes a batch: the global batch stands for the sample */
 } pen__rng_domain;
 
 typedef struct pen__rng {

@@ -21,6 +21,16 @@ const int64_t *pen_batch_labels(const pen_batch *batch)
     return batch->labels;
 }
 
+const float *pen_batch_mixed_labels(const pen_batch *batch)
+{
+    return batch->mixed;
+}
+
+int64_t pen_batch_classes(const pen_batch *batch)
+{
+    return batch->n_classes;
+}
+
 const int64_t *pen_batch_ids(const pen_batch *batch)
 {
     return batch->ids;

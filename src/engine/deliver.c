@@ -30,8 +30,9 @@ static int judge(pen_loader *loader, pen_batch *batch, bool is_counted, pen_erro
     pen__slab_sort_bad(batch);
     for (const pen__bad *bad = batch->bad; bad; bad = bad->next) {
         bool tolerated = is_tolerated(loader, batch, bad);
+        bool is_ours = is_counted && bad->slot < batch->n_slots; /* not a ghost: another rank's */
         int rc = 0;
-        if (is_counted)
+        if (is_ours)
             rc = pen__ledger_write(&loader->ledger, loader->ds, batch, bad,
                                    action_names[tolerated ? loader->opts.on_error : 0], err);
         if (rc)
@@ -41,12 +42,10 @@ static int judge(pen_loader *loader, pen_batch *batch, bool is_counted, pen_erro
                 *err = bad->error;
             return bad->error.code;
         }
-        if (is_counted && ++loader->n_bad > loader->opts.max_bad)
+        if (is_ours && ++loader->n_bad > loader->opts.max_bad)
             return pen__fail(err, PEN_EBAD, -1, "more than %lld bad samples; the last: %s",
                              (long long)loader->opts.max_bad, bad->error.text);
     }
-    if (batch->bad && loader->opts.on_error == PEN_ON_ERROR_SKIP)
-        pen__slab_compact(batch);
     pen__slab_clear_bad(batch);
     return 0;
 }
@@ -78,8 +77,13 @@ static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
     return rc;
 }
 
-static void advance(pen_loader *loader)
+static void advance(pen_loader *loader, const pen_batch *batch)
 {
+    if (loader->feed) {
+        loader->batch = batch->index + 1;
+        pen__feed_delivered(loader->feed, batch->epoch);
+        return;
+    }
     if (++loader->batch == loader->n_batches) {
         loader->batch = 0;
         loader->epoch++;
@@ -113,7 +117,7 @@ static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_
         pen_batch_unref(batch);
         return fail_for_good(loader, &why, err);
     }
-    advance(loader);
+    advance(loader, batch);
     if (batch->count == 0) {
         pen_batch_unref(batch);
         return 0;
@@ -127,6 +131,25 @@ static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_
     return 0;
 }
 
+/* 0: there is a batch to wait for.  PEN_END, or the caller has not said what comes next. */
+static int look_ahead(pen_loader *loader, pen_error *err)
+{
+    if (!loader->feed) {
+        bool is_over = loader->end_pending || loader->n_batches == 0;
+        loader->end_pending = false;
+        return is_over ? PEN_END : 0;
+    }
+    if (pen__feed_waiting(loader->feed, loader->epoch) > 0)
+        return 0;
+    if (pen__feed_epoch(loader->feed) == loader->epoch)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "nothing was fed: feed a batch, or end the epoch, before asking for the "
+                         "next batch");
+    loader->epoch++;
+    loader->batch = 0;
+    return PEN_END;
+}
+
 int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
 {
     *out = NULL;
@@ -136,19 +159,18 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
     if (loader->failure.code)
         return fail_for_good(loader, &loader->failure, err);
     do {
-        if (loader->end_pending || loader->n_batches == 0) {
-            loader->end_pending = false;
-            return PEN_END;
-        }
-        rc = deliver(loader, timeout_ns, out, err);
+        rc = look_ahead(loader, err);
+        if (rc == 0)
+            rc = deliver(loader, timeout_ns, out, err);
     } while (rc == 0 && !*out);
     return rc;
 }
 
 static int replay(pen_loader *loader, pen_batch *batch, pen__carrier *carrier, pen_error *err)
 {
-    batch->n_slots = batch->count = pen__stream_slots(&loader->stream, batch->index);
-    for (int32_t slot = 0; slot < batch->n_slots; slot++)
+    int32_t n = pen__fill_begin(loader, batch, batch->epoch, batch->index,
+                                pen__stream_slots(&loader->stream, batch->index));
+    for (int32_t slot = 0; slot < n; slot++)
         pen__fill_slot(loader, carrier, batch, slot, -1);
     return judge(loader, batch, false, err);
 }
@@ -160,6 +182,9 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     int rc = pen__loader_check_owner(loader, err);
     if (rc)
         return rc;
+    if (loader->feed)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "a fed order cannot be replayed: feed the batch again");
     if (epoch < 0 || epoch >= UINT32_MAX || index < 0 || index >= loader->n_batches)
         return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
                          (long long)index, (long long)epoch, (long long)loader->n_batches);
@@ -168,7 +193,7 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     pen__carrier *carrier = pen__malloc(sizeof *carrier);
     rc = carrier ? pen__carrier_init(carrier, &loader->cancel) : PEN_ENOMEM;
     if (rc == 0)
-        rc = pen__slab_pool_create(&slabs, &loader->pipe->shape, loader->opts.batch_size, 1);
+        rc = pen__slab_pool_create(&slabs, &loader->slab, 1);
     if (rc == 0 && !(batch = pen__slab_get(slabs)))
         rc = PEN_ENOMEM;
     if (rc) {

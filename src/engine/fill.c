@@ -4,6 +4,7 @@
  * so that what happens does not depend on which worker was faster.
  */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "engine/loader_impl.h"
 
 enum { MAX_REPLACEMENTS = 32 };
@@ -13,18 +14,57 @@ pen__carry_env pen__loader_env(const pen_loader *loader)
     return (pen__carry_env){loader->ds, loader->pipe, loader->budget, &loader->cancel};
 }
 
+int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
+                        int32_t n_slots)
+{
+    batch->epoch = epoch;
+    batch->index = index;
+    batch->n_slots = batch->count = n_slots;
+    atomic_store(&batch->n_unfilled, n_slots + loader->n_ghosts);
+    return n_slots + loader->n_ghosts;
+}
+
+/* What was fed next becomes a batch; 0 if nothing was. */
+static int open_fed_job(pen_loader *loader, void **payload)
+{
+    pen__fed *fed = pen__feed_take(loader->feed);
+    if (!fed)
+        return 0;
+    pen_batch *batch = pen__slab_get(loader->slabs);
+    if (!batch) {
+        pen__free(fed);
+        return PEN_ENOMEM;
+    }
+    batch->fed = fed;
+    *payload = batch;
+    return pen__fill_begin(loader, batch, fed->epoch, fed->index, fed->n);
+}
+
 int pen__loader_open_job(void *ctx, int64_t seq, void **payload)
 {
     pen_loader *loader = ctx;
+    if (loader->feed)
+        return open_fed_job(loader, payload);
     pen_batch *batch = pen__slab_get(loader->slabs);
     if (!batch)
         return PEN_ENOMEM;
-    int64_t n = loader->base_batch + seq;
-    batch->epoch = loader->base_epoch + n / loader->n_batches;
-    batch->index = n % loader->n_batches;
-    batch->n_slots = batch->count = pen__stream_slots(&loader->stream, batch->index);
+    int64_t n = loader->base_batch + seq, index = n % loader->n_batches;
     *payload = batch;
-    return batch->n_slots;
+    return pen__fill_begin(loader, batch, loader->base_epoch + n / loader->n_batches, index,
+                           pen__stream_slots(&loader->stream, index));
+}
+
+static pen__slot slot_of(const pen_loader *loader, const pen_batch *batch, int32_t slot)
+{
+    if (slot == batch->n_slots)
+        return pen__stream_ghost(&loader->stream, batch->epoch, batch->index);
+    if (!batch->fed)
+        return pen__stream_slot(&loader->stream, batch->epoch, batch->index, slot);
+    return (pen__slot){
+        .position = pen__stream_position(&loader->stream, batch->index, slot),
+        .sample = batch->fed->slots[slot].sample,
+        .occurrence = batch->fed->slots[slot].occurrence,
+    };
 }
 
 /* The key of attempt 0 is the sample's own; a stand-in gets occurrences that no
@@ -41,11 +81,11 @@ static pen_key key_of(const pen_loader *loader, const pen_batch *batch, const pe
     return key;
 }
 
-void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
-                    int64_t rank)
+static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+                      int64_t rank)
 {
     pen__carry_env env = pen__loader_env(loader);
-    pen__slot where = pen__stream_slot(&loader->stream, batch->epoch, batch->index, slot);
+    pen__slot where = slot_of(loader, batch, slot);
     uint8_t *dst = batch->data + (size_t)slot * batch->shape.bytes;
     for (int attempt = 0;; attempt++) {
         pen_key key = key_of(loader, batch, &where, attempt);
@@ -67,6 +107,37 @@ void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch,
         if (!may_replace || attempt == MAX_REPLACEMENTS)
             return;
     }
+}
+
+/* Is a sample missing that nothing stands in for?  Then the batch is not delivered. */
+static bool has_hole(const pen_loader *loader, const pen_batch *batch)
+{
+    bool found = loader->n_ghosts && batch->mask[batch->n_slots] == PEN__SLOT_BAD;
+    for (int32_t i = 0; i < batch->count && !found; i++)
+        found = batch->mask[i] == PEN__SLOT_BAD;
+    return found;
+}
+
+/* What is done to a batch as a whole. */
+static void finish(pen_loader *loader, pen__carrier *carrier, pen_batch *batch)
+{
+    if (loader->opts.on_error == PEN_ON_ERROR_SKIP)
+        pen__slab_compact(batch);
+    if (loader->mixer.n == 0 || has_hole(loader, batch))
+        return;
+    int64_t t0 = pen__now_ns();
+    pen_mix_params params;
+    pen_loader_draw_mix(loader, batch->epoch, batch->index, &params, NULL);
+    pen__mix_batch(batch, &params, loader->n_ghosts == 0);
+    pen__counter_add(&carrier->augment_ns, pen__now_ns() - t0);
+}
+
+void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+                    int64_t rank)
+{
+    fill_slot(loader, carrier, batch, slot, rank);
+    if (atomic_fetch_sub(&batch->n_unfilled, 1) == 1)
+        finish(loader, carrier, batch);
 }
 
 bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier, bool wait)

@@ -56,10 +56,12 @@ static const char *check(const pen_loader_opts *o)
         return "batch_size must be 1 to 1048576";
     if (o->world_size < 1 || o->world_size > MAX_WORLD || o->rank < 0 || o->rank >= o->world_size)
         return "rank must be 0 to world_size - 1";
-    if ((unsigned)o->order > PEN_ORDER_BLOCK || o->order_block < 1 || o->order_window < 1)
+    if ((unsigned)o->order > PEN_ORDER_FED || o->order_block < 1 || o->order_window < 1)
         return "unknown order, or block and window below 1";
     if ((unsigned)o->tail > PEN_TAIL_WRAP || (unsigned)o->on_error > PEN_ON_ERROR_REPLACE)
         return "unknown tail or on_error";
+    if (o->tail != PEN_TAIL_AUTO && o->order == PEN_ORDER_FED)
+        return "a fed order has no tail: its batches are what is fed";
     if (o->tail == PEN_TAIL_SHORT && o->world_size > 1)
         return "tail 'short' would give ranks unequal batches: use drop, pad or wrap";
     if (o->on_error == PEN_ON_ERROR_SKIP && o->world_size > 1)
@@ -85,7 +87,7 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *dec
                          pen_error *err)
 {
     enum { KEEP_SHARE = 16 };
-    int64_t slab = (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
+    int64_t slab = (int64_t)pen__slab_bytes(&loader->slab);
     int64_t fitting = loader->opts.memory_budget / 2 / slab;
     loader->max_slabs = loader->opts.ready_batches;
     if (fitting < loader->max_slabs)
@@ -112,8 +114,10 @@ static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
         return rc;
     rc = pen__budget_create(&loader->budget, sample_bytes, &loader->cancel);
     if (rc == 0)
-        rc = pen__slab_pool_create(&loader->slabs, &loader->pipe->shape, loader->opts.batch_size,
-                                   loader->max_slabs);
+        rc = pen__slab_pool_create(&loader->slabs, &loader->slab, loader->max_slabs);
+    if (rc == 0 && loader->opts.order == PEN_ORDER_FED)
+        rc =
+            pen__feed_create(&loader->feed, pen_dataset_count(loader->ds), loader->opts.batch_size);
     if (rc == 0)
         rc = pen__window_create(&loader->window, loader->max_slabs, pen__loader_open_job, loader);
     int n = n_carriers(loader);
@@ -141,7 +145,24 @@ static void set_stream(pen_loader *loader)
                 : o->world_size > 1      ? PEN_TAIL_WRAP
                                          : PEN_TAIL_SHORT,
     };
-    loader->n_batches = pen__stream_batches(&loader->stream);
+    loader->n_batches = o->order == PEN_ORDER_FED ? 0 : pen__stream_batches(&loader->stream);
+}
+
+/* What is done to whole batches, and the room it takes. */
+static int set_mixing(pen_loader *loader, const pen_mix *mixes, pen_error *err)
+{
+    pen_loader_opts opts = loader->opts;
+    opts.mixes = mixes;
+    int rc = pen__mixer_init(&loader->mixer, &opts, &loader->pipe->shape, loader->ds, err);
+    bool is_mixing = loader->mixer.n > 0;
+    loader->n_ghosts = is_mixing && opts.world_size > 1 && opts.order != PEN_ORDER_FED;
+    loader->slab = (pen__slab_plan){
+        .shape = loader->pipe->shape,
+        .n_slots = opts.batch_size,
+        .n_classes = loader->mixer.n_classes,
+        .has_ghost = is_mixing,
+    };
+    return rc;
 }
 
 int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
@@ -164,12 +185,15 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     loader->pid = getpid();
     loader->opts = full;
     loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
+    loader->opts.mixes = NULL;
     if (loader->opts.workers < 0)
         loader->opts.workers = pen__limit_cores();
     if (loader->opts.memory_budget == 0)
         loader->opts.memory_budget = pen__limit_memory() / 4;
     set_stream(loader);
-    rc = build(loader, full.ledger_path, err);
+    rc = set_mixing(loader, full.mixes, err);
+    if (rc == 0)
+        rc = build(loader, full.ledger_path, err);
     if (rc) {
         pen_loader_free(loader);
         return rc;
@@ -206,6 +230,7 @@ void pen_loader_free(pen_loader *loader)
         pen__window_pause(loader->window, drop_job);
     }
     pen__window_free(loader->window);
+    pen__feed_free(loader->feed);
     for (int i = 0; i < loader->n_carriers; i++)
         pen__carrier_fini(&loader->carriers[i]);
     pen__free(loader->carriers);
@@ -217,21 +242,31 @@ void pen_loader_free(pen_loader *loader)
     pen__free(loader);
 }
 
+/* PEN_EINVAL for a place that no stream, or not this one, has. */
+static int check_place(const pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)
+{
+    int64_t global = (int64_t)loader->opts.batch_size * loader->opts.world_size;
+    int64_t last = loader->feed ? INT64_MAX / 4 / global : loader->n_batches; /* no overflow */
+    if (epoch >= 0 && epoch < UINT32_MAX && batch >= 0 && batch <= last)
+        return 0;
+    return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
+                     (long long)batch, (long long)epoch, (long long)last);
+}
+
 int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)
 {
     int rc = pen__loader_check_owner(loader, err);
+    if (rc == 0)
+        rc = check_place(loader, epoch, batch, err);
     if (rc)
         return rc;
-    if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch > loader->n_batches)
-        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
-                         (long long)batch, (long long)epoch, (long long)loader->n_batches);
     if (batch == loader->n_batches && batch > 0) {
         batch = 0;
         epoch++;
     }
     bool is_there = epoch == loader->epoch && batch == loader->batch && !loader->failure.code;
     loader->end_pending = false;
-    if (is_there)
+    if (is_there && !loader->feed)
         return 0;
     atomic_store(&loader->cancel, true); /* what is under way is not wanted any more */
     pen__budget_wake(loader->budget);
@@ -240,6 +275,8 @@ int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error 
     loader->base_epoch = loader->epoch = epoch;
     loader->base_batch = loader->batch = batch;
     loader->failure = (pen_error){.offset = -1};
+    if (loader->feed)
+        pen__feed_restart(loader->feed, epoch, batch);
     pen__window_resume(loader->window);
     return 0;
 }
@@ -252,7 +289,46 @@ void pen_loader_tell(const pen_loader *loader, int64_t *epoch, int64_t *batch)
 
 int64_t pen_loader_batches(const pen_loader *loader)
 {
-    return loader->n_batches;
+    return loader->feed ? PEN_EINVAL : loader->n_batches;
+}
+
+/* 0 if the loader may be fed. */
+static int check_feed(const pen_loader *loader, pen_error *err)
+{
+    if (!loader->feed)
+        return pen__fail(err, PEN_EINVAL, -1, "only a loader with a fed order is fed");
+    return pen__loader_check_owner(loader, err);
+}
+
+int pen_loader_feed(pen_loader *loader, const int64_t *samples, int32_t n, pen_error *err)
+{
+    int rc = check_feed(loader, err);
+    if (rc == 0)
+        rc = pen__feed_put(loader->feed, samples, n, err);
+    if (rc == 0)
+        pen__window_poke(loader->window);
+    return rc;
+}
+
+int pen_loader_skip(pen_loader *loader, const int64_t *samples, int32_t n, pen_error *err)
+{
+    int rc = check_feed(loader, err);
+    if (rc == 0)
+        rc = pen__feed_skip(loader->feed, samples, n, err);
+    if (rc == 0)
+        loader->batch++;
+    return rc;
+}
+
+int pen_loader_feed_end(pen_loader *loader, pen_error *err)
+{
+    int rc = check_feed(loader, err);
+    return rc ? rc : pen__feed_end(loader->feed, loader->epoch, err);
+}
+
+int64_t pen_loader_fed(const pen_loader *loader)
+{
+    return loader->feed ? pen__feed_waiting(loader->feed, -1) : PEN_EINVAL;
 }
 
 static void describe_state(const pen_loader *loader, pen__state *state)
@@ -275,6 +351,8 @@ static void describe_state(const pen_loader *loader, pen__state *state)
     };
     snprintf(state->dataset, sizeof state->dataset, "%s", pen_dataset_hash(loader->ds));
     snprintf(state->pipeline, sizeof state->pipeline, "%s", pen_pipeline_hash(loader->pipe));
+    if (loader->mixer.n > 0)
+        pen__mixer_digest(&loader->mixer, state->mix);
 }
 
 int64_t pen_loader_state(const pen_loader *loader, char *dst, size_t dst_cap)
@@ -297,6 +375,21 @@ int pen_loader_resume(pen_loader *loader, const char *text, pen_error *err)
     if (rc == 0)
         loader->n_bad = saved.n_bad;
     return rc;
+}
+
+int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, pen_mix_params *out,
+                        pen_error *err)
+{
+    if (loader->mixer.n == 0)
+        return pen__fail(err, PEN_EINVAL, -1, "nothing mixes the batches of this loader");
+    if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch >> 40 != 0)
+        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld", (long long)batch,
+                         (long long)epoch);
+    const pen_loader_opts *o = &loader->opts;
+    if (loader->feed) /* each rank has batches of its own */
+        batch = batch * o->world_size + o->rank;
+    pen__mix_draw(&loader->mixer, o->seed, epoch, batch, &loader->pipe->shape, out);
+    return 0;
 }
 
 void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
@@ -323,7 +416,6 @@ void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
     int64_t slabs = pen__slab_pool_used(loader->slabs);
     pen__budget_usage(loader->budget, &out->budget_used, &out->budget_peak);
     out->budget_used += slabs;
-    out->budget_peak += (int64_t)loader->max_slabs *
-                        (int64_t)pen__slab_bytes(&loader->pipe->shape, loader->opts.batch_size);
+    out->budget_peak += (int64_t)loader->max_slabs * (int64_t)pen__slab_bytes(&loader->slab);
     out->ready = pen__window_ready_count(loader->window);
 }

@@ -13,7 +13,9 @@
 #include <sys/types.h>
 
 #include "engine/carry.h"
+#include "engine/feed.h"
 #include "engine/ledger.h"
+#include "engine/mix.h"
 #include "engine/slab.h"
 #include "engine/stream.h"
 #include "sched/pool.h"
@@ -24,14 +26,18 @@ struct pen_loader {
     pen_pipeline *pipe;
     pen_loader_opts opts;
     pen__stream stream;
-    int64_t n_batches; /* an epoch */
+    int64_t n_batches; /* an epoch; 0 in a fed order, which does not know */
     pid_t pid;
     int n_carriers; /* one a worker; one for the caller when there are none */
     int max_slabs;
+    pen__slab_plan slab;
+    pen__mixer mixer;
+    int32_t n_ghosts; /* 1: each batch has the sample before this rank's first, for mixing */
 
     atomic_bool cancel; /* work under way is unwanted */
     pen__budget *budget;
     pen__slab_pool *slabs;
+    pen__feed *feed; /* NULL unless the order is fed */
     pen__window *window;
     pen__pool *pool; /* NULL until the first next, or inline */
     pen__carrier *carriers;
@@ -54,7 +60,10 @@ int pen__loader_check_owner(const pen_loader *loader, pen_error *err);
 
 pen__carry_env pen__loader_env(const pen_loader *loader);
 
-/* fill.c: fill every slot of `batch` or one of them; faults are noted in it. */
+/* fill.c: give a slab its place in the stream; its slots, the ghost included. */
+int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
+                        int32_t n_slots);
+/* Fill one slot; faults are noted in the batch.  Who fills the last one mixes. */
 void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
                     int64_t rank);
 int pen__loader_open_job(void *ctx, int64_t seq, void **payload);

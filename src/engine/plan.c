@@ -5,8 +5,9 @@
  *   RandomResizedCrop                its box, resized afterwards
  *   Resize, then a crop inside it    what the crop's window depends on
  *   anything else                    the whole image
- * Everything later works on whole, small images.  A group's steps are those of the
- * members it took, in the order it took them.
+ * Everything later works on whole, small images.  Where a resize is what comes first, it
+ * takes rows as they are decoded, and the window is never in memory as a whole.  A group's
+ * steps are those of the members it took, in the order it took them.
  */
 #include "engine/plan.h"
 
@@ -270,6 +271,13 @@ static size_t add_tree(pen__cursor *at, const pen_pipeline *pipe, const pen_para
     return pipe->end[i];
 }
 
+static bool starts_in_flow(const pen__plan *plan, const pen_image_info *info)
+{
+    const pen__step *first = &plan->steps[0];
+    return plan->n_steps > 0 && first->action == PEN__ACT_RESIZE &&
+           pen__resize_can_flow(&first->resize.spec) && pen__decode_has_rows(info);
+}
+
 void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_info *info,
                      const pen_params *params)
 {
@@ -279,7 +287,7 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
     int ch = pen__decode_channels(info);
     int orientation = pipe->ops[0].decode.use_exif ? info->orientation : 1;
     plan->window = pen__orient_rect(have, orientation, info->width, info->height);
-    plan->image_bytes = (size_t)have.w * (size_t)have.h * (size_t)ch;
+    plan->image_bytes = 0;
     plan->library_bytes = pen__decode_memory(info, plan->window);
 
     pen__cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels};
@@ -289,6 +297,10 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
         add_grey(&at);
     for (size_t i = 1; i < pipe->n_image_ops;)
         i = add_tree(&at, pipe, params, i, i == 1 ? have : whole(at.w, at.h));
+    plan->starts_in_flow = starts_in_flow(plan, info);
+    size_t window_bytes = (size_t)have.w * (size_t)have.h * (size_t)ch;
+    if (!plan->starts_in_flow && window_bytes > plan->image_bytes)
+        plan->image_bytes = window_bytes;
     plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
 }
 

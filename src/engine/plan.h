@@ -78,6 +78,7 @@ typedef struct pen__step {
 
 typedef struct pen__plan {
     pen__rect window;     /* of the stored image: what is decoded */
+    bool starts_in_flow;  /* the first step, a resize, takes rows as they are decoded */
     size_t image_bytes;   /* the largest image between two steps; two such buffers are used */
     size_t kernel_bytes;  /* the most scratch a step takes */
     size_t mix_bytes;     /* the largest image that is mixed: kept once, summed in floats */

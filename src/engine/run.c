@@ -168,6 +168,27 @@ static void write_tensor(const pen_pipeline *pipe, const pen_params *params, con
             erase(pipe, i, &params[i], key, dst);
 }
 
+static void take_rows(void *ctx, int32_t y, const uint8_t *rows, size_t stride, int32_t n_rows)
+{
+    pen__resize_flow_rows(ctx, y, rows, stride, n_rows);
+}
+
+/* Decode and the resize after it, row by row. */
+static int decode_in_flow(const pen__plan *plan, const pen_image_info *info, pen__decoder *dec,
+                          const uint8_t *src, size_t len, pen__image *im, void *scratch,
+                          pen_error *err)
+{
+    const pen__step *step = &plan->steps[0];
+    pen__resize_flow flow;
+    const pen__row_sink sink = {take_rows, &flow};
+    pen__resize_flow_begin(&flow, &step->resize.spec, step->resize.have, pen__decode_channels(info),
+                           im, scratch);
+    int rc = pen__decode_rows(dec, src, len, info, plan->window, &sink, err);
+    if (rc == 0)
+        pen__resize_flow_end(&flow);
+    return rc;
+}
+
 int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,
              const pen_params *params, const pen_key *key, pen__decoder *dec, const uint8_t *src,
              size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
@@ -176,13 +197,15 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     const pen__buffers buffers = pen__plan_buffers(plan, scratch);
     int current = 0;
     pen__image im = {.px = buffers.images[0]};
-    int rc = pen__decode(dec, src, len, info, plan->window, &im, err);
+    int rc = plan->starts_in_flow
+                 ? decode_in_flow(plan, info, dec, src, len, &im, buffers.kernel, err)
+                 : pen__decode(dec, src, len, info, plan->window, &im, err);
     int64_t t1 = times ? pen__now_ns() : 0;
     if (times)
         times->decode += t1 - t0;
     if (rc)
         return rc;
-    for (int i = 0; i < plan->n_steps; i++) {
+    for (int i = plan->starts_in_flow; i < plan->n_steps; i++) {
         pen__image other = {.px = buffers.images[!current]};
         if (run_step(&plan->steps[i], &buffers, &im, &other)) {
             im = other;

@@ -19,8 +19,7 @@ struct pen__slab_pool {
     bool is_closed;
     /* constants */
     pid_t pid;
-    pen_shape shape;
-    int32_t n_slots;
+    pen__slab_plan plan;
     int max_kept;
     pen_batch *free_list[];
 };
@@ -30,14 +29,29 @@ static size_t round_up(size_t n)
     return (n + SLAB_ALIGN - 1) & ~(size_t)(SLAB_ALIGN - 1);
 }
 
-size_t pen__slab_bytes(const pen_shape *shape, int32_t n_slots)
+/* Where the parts of a slab begin, and its end. */
+typedef struct offsets {
+    size_t labels, ids, mask, mixed, end;
+} offsets;
+
+static offsets place_parts(const pen__slab_plan *plan)
 {
-    size_t n = (size_t)n_slots;
-    return round_up(shape->bytes * n) + round_up(8 * n) * 2 + round_up(n);
+    size_t rows = (size_t)plan->n_slots + plan->has_ghost;
+    offsets at;
+    at.labels = round_up(plan->shape.bytes * rows);
+    at.ids = at.labels + round_up(sizeof(int64_t) * rows);
+    at.mask = at.ids + round_up(sizeof(int64_t) * rows);
+    at.mixed = at.mask + round_up(rows);
+    at.end = at.mixed + round_up(sizeof(float) * (size_t)plan->n_slots * (size_t)plan->n_classes);
+    return at;
 }
 
-int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t n_slots,
-                          int max_kept)
+size_t pen__slab_bytes(const pen__slab_plan *plan)
+{
+    return place_parts(plan).end;
+}
+
+int pen__slab_pool_create(pen__slab_pool **out, const pen__slab_plan *plan, int max_kept)
 {
     *out = NULL;
     pen__slab_pool *pool = pen__calloc(1, sizeof *pool + (size_t)max_kept * sizeof(pen_batch *));
@@ -46,8 +60,7 @@ int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t 
     pthread_mutex_init(&pool->lock, NULL);
     pool->n_refs = 1;
     pool->pid = getpid();
-    pool->shape = *shape;
-    pool->n_slots = n_slots;
+    pool->plan = *plan;
     pool->max_kept = max_kept;
     *out = pool;
     return 0;
@@ -64,9 +77,17 @@ static void unref_and_unlock(pen__slab_pool *pool)
     }
 }
 
-static void slab_free(pen_batch *batch)
+/* Let go of all that came with this filling. */
+static void slab_clear(pen_batch *batch)
 {
     pen__slab_clear_bad(batch);
+    pen__free(batch->fed);
+    batch->fed = NULL;
+}
+
+static void slab_free(pen_batch *batch)
+{
+    slab_clear(batch);
     pen__free(batch->data);
     pen__free(batch);
 }
@@ -86,8 +107,8 @@ void pen__slab_pool_release(pen__slab_pool *pool)
 
 static pen_batch *slab_create(pen__slab_pool *pool)
 {
-    size_t n = (size_t)pool->n_slots, tensor = round_up(pool->shape.bytes * n);
-    size_t total = pen__slab_bytes(&pool->shape, pool->n_slots);
+    offsets at = place_parts(&pool->plan);
+    size_t total = at.end;
     bool is_large = total >= 2 * HUGE_PAGE;
     pen_batch *batch = pen__calloc(1, sizeof *batch);
     if (!batch)
@@ -99,11 +120,13 @@ static pen_batch *slab_create(pen__slab_pool *pool)
     }
     if (is_large) /* a batch is written once through: fewer, larger page faults */
         madvise(batch->data, total & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
-    batch->labels = (int64_t *)(void *)(batch->data + tensor);
-    batch->ids = (int64_t *)(void *)(batch->data + tensor + round_up(8 * n));
-    batch->mask = batch->data + tensor + 2 * round_up(8 * n);
+    batch->labels = (int64_t *)(void *)(batch->data + at.labels);
+    batch->ids = (int64_t *)(void *)(batch->data + at.ids);
+    batch->mask = batch->data + at.mask;
+    batch->n_classes = pool->plan.n_classes;
+    batch->mixed = batch->n_classes ? (float *)(void *)(batch->data + at.mixed) : NULL;
     batch->pool = pool;
-    batch->shape = pool->shape;
+    batch->shape = pool->plan.shape;
     return batch;
 }
 
@@ -121,7 +144,7 @@ pen_batch *pen__slab_get(pen__slab_pool *pool)
     if (batch) {
         atomic_store(&batch->refs, 1);
         atomic_store(&batch->lost_a_fault, false);
-        batch->n_slots = batch->count = pool->n_slots;
+        batch->n_slots = batch->count = pool->plan.n_slots;
     }
     return batch;
 }
@@ -142,7 +165,7 @@ static void slab_return(pen_batch *batch)
         slab_free(batch);
         return;
     }
-    pen__slab_clear_bad(batch);
+    slab_clear(batch);
     pthread_mutex_lock(&pool->lock);
     if (!batch->is_handed_over)
         pool->n_counted--;
@@ -233,7 +256,7 @@ void pen__slab_compact(pen_batch *batch)
 int64_t pen__slab_pool_used(pen__slab_pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
-    int64_t used = (int64_t)pool->n_counted * (int64_t)pen__slab_bytes(&pool->shape, pool->n_slots);
+    int64_t used = (int64_t)pool->n_counted * (int64_t)pen__slab_bytes(&pool->plan);
     pthread_mutex_unlock(&pool->lock);
     return used;
 }

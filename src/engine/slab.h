@@ -1,6 +1,6 @@
 /* slab.h - batches and the pool their memory comes from.
  *
- * A slab is one allocation: tensor, labels, ids, mask.  The pool counts slabs that
+ * A slab is one allocation: tensor, labels, ids, mask, mixed labels.  The pool counts slabs that
  * are being filled, ready, or kept for reuse.  How many are filled at once is the
  * reorder window's business; a slab handed to the user leaves the count, and when
  * the user drops it, it is kept only while fewer than `max_kept` are counted.
@@ -8,8 +8,18 @@
 #ifndef PEN_ENGINE_SLAB_H
 #define PEN_ENGINE_SLAB_H
 
+#include <stdatomic.h>
+
 #include <penstock/batch.h>
 #include <penstock/dataset.h>
+
+/* What a slab has room for. */
+typedef struct pen__slab_plan {
+    pen_shape shape;
+    int32_t n_slots;
+    int32_t n_classes; /* columns of mixed labels; 0: none */
+    bool has_ghost;    /* one more sample behind the last slot, for mixing */
+} pen__slab_plan;
 
 typedef struct pen__slab_pool pen__slab_pool;
 
@@ -28,20 +38,23 @@ struct pen_batch {
     int32_t n_slots; /* asked for; `count` is what remains after skipping */
     int32_t count;
     int64_t epoch, index;
-    uint8_t *data;             // (n_slots, shape.bytes)
-    int64_t *labels;           // (n_slots)
-    int64_t *ids;              // (n_slots)
-    uint8_t *mask;             // (n_slots)
+    struct pen__fed *fed;       /* what the slots are, in a fed order; else NULL */
+    _Atomic int32_t n_unfilled; /* slots, and the ghost, that workers are still busy with */
+    uint8_t *data;              // (n_slots, shape.bytes); this and the next three: and the ghost
+    int64_t *labels;            // (n_slots)
+    int64_t *ids;               // (n_slots)
+    uint8_t *mask;              // (n_slots)
+    float *mixed;               // (n_slots, n_classes), or NULL
+    int32_t n_classes;
     bool is_handed_over;       /* to the user; guarded by the lock of the pool */
     pen__bad *bad;             /* guarded by the pool's lock while workers fill the slab */
     _Atomic bool lost_a_fault; /* there was no memory to note one */
 };
 
 /* Bytes of one slab. */
-size_t pen__slab_bytes(const pen_shape *shape, int32_t n_slots);
+size_t pen__slab_bytes(const pen__slab_plan *plan);
 
-int pen__slab_pool_create(pen__slab_pool **out, const pen_shape *shape, int32_t n_slots,
-                          int max_kept);
+int pen__slab_pool_create(pen__slab_pool **out, const pen__slab_plan *plan, int max_kept);
 /* The pool lives on until its last slab is dropped. */
 void pen__slab_pool_release(pen__slab_pool *pool);
 

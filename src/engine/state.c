@@ -9,7 +9,7 @@
 
 #include "base/fail.h"
 
-static const char *const order_names[] = {"sequential", "shuffle", "block"};
+static const char *const order_names[] = {"sequential", "shuffle", "block", "fed"};
 static const char *const tail_names[] = {"auto", "short", "drop", "pad", "wrap"};
 static const char *const on_error_names[] = {"raise", "skip", "replace"};
 
@@ -23,11 +23,12 @@ int64_t pen__state_write(const pen__state *s, char *dst, size_t dst_cap)
                  "{\"penstock\":%d,\"epoch\":%lld,\"batch\":%lld,\"bad\":%lld,\"seed\":\"%llu\","
                  "\"global_batch\":%lld,\"order\":\"%s\",\"block\":%d,\"window\":%d,"
                  "\"tail\":\"%s\",\"tail_auto\":%s,\"on_error\":\"%s\",\"numerics\":%d,\"dataset\":"
-                 "\"%s\",\"pipeline\":\"%s\"}",
+                 "\"%s\",\"pipeline\":\"%s\"%s%s%s}",
                  STATE_FORMAT, (long long)s->epoch, (long long)s->batch, (long long)s->n_bad,
                  (unsigned long long)s->seed, (long long)s->global_batch, order_names[s->order],
                  s->block, s->window, tail_names[s->tail], s->is_tail_auto ? "true" : "false",
-                 on_error_names[s->on_error], s->numerics, s->dataset, s->pipeline);
+                 on_error_names[s->on_error], s->numerics, s->dataset, s->pipeline,
+                 *s->mix ? ",\"mix\":\"" : "", s->mix, *s->mix ? "\"" : "");
     return n < 0 || (size_t)n >= dst_cap ? PEN_ENOSPC : n;
 }
 
@@ -50,35 +51,100 @@ static bool parse_seed(const char *text, uint64_t *seed)
     return *text != '\0';
 }
 
-static bool fill(pen__state *s, json_t *json)
+static int bad_state(pen_error *err, const char *what, const char *is_wrong)
 {
-    int format, is_tail_auto;
-    json_int_t epoch, batch, bad, global_batch;
-    const char *seed, *order, *tail, *on_error, *dataset, *pipeline;
-    if (json_unpack(json, "{s:i,s:I,s:I,s:I,s:s,s:I,s:s,s:i,s:i,s:s,s:b,s:s,s:i,s:s,s:s}",
-                    "penstock", &format, "epoch", &epoch, "batch", &batch, "bad", &bad, "seed",
-                    &seed, "global_batch", &global_batch, "order", &order, "block", &s->block,
-                    "window", &s->window, "tail", &tail, "tail_auto", &is_tail_auto, "on_error",
-                    &on_error, "numerics", &s->numerics, "dataset", &dataset, "pipeline",
-                    &pipeline) != 0)
-        return false;
-    int order_index = find_name(order, order_names, 3), tail_index = find_name(tail, tail_names, 5);
-    int on_error_index = find_name(on_error, on_error_names, 3);
-    if (format != STATE_FORMAT || order_index < 0 || tail_index < 0 || on_error_index < 0 ||
-        epoch < 0 || batch < 0 || bad < 0 || !parse_seed(seed, &s->seed) ||
-        strlen(dataset) >= sizeof s->dataset || strlen(pipeline) >= sizeof s->pipeline)
-        return false;
-    s->epoch = epoch;
-    s->batch = batch;
-    s->n_bad = bad;
-    s->global_batch = global_batch;
-    s->order = (pen_order_kind)order_index;
-    s->tail = (pen_tail)tail_index;
-    s->is_tail_auto = is_tail_auto;
-    s->on_error = (pen_on_error)on_error_index;
-    snprintf(s->dataset, sizeof s->dataset, "%s", dataset);
-    snprintf(s->pipeline, sizeof s->pipeline, "%s", pipeline);
-    return true;
+    return pen__fail(err, PEN_EINVAL, -1, "this is not the state of a loader: '%s' %s", what,
+                     is_wrong);
+}
+
+/* Is everything there, and of its type? */
+static int check_types(const json_t *json, pen_error *err)
+{
+    static const char *const integers[] = {"penstock",     "epoch", "batch",  "bad",
+                                           "global_batch", "block", "window", "numerics"};
+    static const char *const texts[] = {"seed", "order", "tail", "on_error", "dataset", "pipeline"};
+    for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++)
+        if (!json_is_integer(json_object_get(json, integers[i])))
+            return bad_state(err, integers[i], "is missing or no integer");
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (!json_is_string(json_object_get(json, texts[i])))
+            return bad_state(err, texts[i], "is missing or no text");
+    if (!json_is_boolean(json_object_get(json, "tail_auto")))
+        return bad_state(err, "tail_auto", "is missing or neither true nor false");
+    const json_t *mix = json_object_get(json, "mix");
+    return mix && !json_is_string(mix) ? bad_state(err, "mix", "is no text") : 0;
+}
+
+static int64_t number_of(const json_t *json, const char *name)
+{
+    return json_integer_value(json_object_get(json, name));
+}
+
+static const char *text_of(const json_t *json, const char *name)
+{
+    const char *text = json_string_value(json_object_get(json, name));
+    return text ? text : "";
+}
+
+/* The index of a member's text among `names`. */
+static int find_member(const json_t *json, const char *name, const char *const *names, int n,
+                       int *out, pen_error *err)
+{
+    *out = find_name(text_of(json, name), names, n);
+    return *out < 0 ? bad_state(err, name, "is unknown") : 0;
+}
+
+static int fill_numbers(pen__state *s, const json_t *json, pen_error *err)
+{
+    if (number_of(json, "penstock") != STATE_FORMAT)
+        return bad_state(err, "penstock", "is another version of the format");
+    if (!parse_seed(text_of(json, "seed"), &s->seed))
+        return bad_state(err, "seed", "is no number");
+    s->epoch = number_of(json, "epoch");
+    s->batch = number_of(json, "batch");
+    s->n_bad = number_of(json, "bad");
+    s->global_batch = number_of(json, "global_batch");
+    s->block = (int32_t)number_of(json, "block");
+    s->window = (int32_t)number_of(json, "window");
+    s->numerics = (int)number_of(json, "numerics");
+    s->is_tail_auto = json_is_true(json_object_get(json, "tail_auto"));
+    const char *negative = s->epoch < 0   ? "epoch"
+                           : s->batch < 0 ? "batch"
+                           : s->n_bad < 0 ? "bad"
+                                          : NULL;
+    return negative ? bad_state(err, negative, "is negative") : 0;
+}
+
+static int copy_hash(char dst[33], const json_t *json, const char *name, pen_error *err)
+{
+    const char *text = text_of(json, name);
+    if (strlen(text) >= 33)
+        return bad_state(err, name, "is no hash");
+    snprintf(dst, 33, "%s", text);
+    return 0;
+}
+
+static int fill(pen__state *s, const json_t *json, pen_error *err)
+{
+    int order = 0, tail = 0, on_error = 0, rc = check_types(json, err);
+    if (rc == 0)
+        rc = fill_numbers(s, json, err);
+    if (rc == 0)
+        rc = find_member(json, "order", order_names, 4, &order, err);
+    if (rc == 0)
+        rc = find_member(json, "tail", tail_names, 5, &tail, err);
+    if (rc == 0)
+        rc = find_member(json, "on_error", on_error_names, 3, &on_error, err);
+    if (rc == 0)
+        rc = copy_hash(s->dataset, json, "dataset", err);
+    if (rc == 0)
+        rc = copy_hash(s->pipeline, json, "pipeline", err);
+    if (rc == 0)
+        rc = copy_hash(s->mix, json, "mix", err);
+    s->order = (pen_order_kind)order;
+    s->tail = (pen_tail)tail;
+    s->on_error = (pen_on_error)on_error;
+    return rc;
 }
 
 int pen__state_parse(pen__state *state, const char *text, pen_error *err)
@@ -87,9 +153,11 @@ int pen__state_parse(pen__state *state, const char *text, pen_error *err)
     json_error_t why;
     json_t *json =
         strlen(text) <= PEN_STATE_MAX ? json_loads(text, JSON_REJECT_DUPLICATES, &why) : NULL;
-    bool is_good = json && fill(state, json);
+    int rc = json ? fill(state, json, err)
+                  : pen__fail(err, PEN_EINVAL, -1,
+                              "this is not the state of a loader: no JSON, or too long");
     json_decref(json);
-    return is_good ? 0 : pen__fail(err, PEN_EINVAL, -1, "this is not the state of a loader");
+    return rc;
 }
 
 int pen__state_match(const pen__state *saved, const pen__state *here, pen_error *err)
@@ -101,6 +169,8 @@ int pen__state_match(const pen__state *saved, const pen__state *here, pen_error 
         what = "numerics version";
     else if (strcmp(saved->pipeline, here->pipeline) != 0)
         what = "pipeline";
+    else if (strcmp(saved->mix, here->mix) != 0)
+        what = "mix (MixUp, CutMix)";
     else if (saved->seed != here->seed)
         what = "seed";
     else if (saved->order != here->order || saved->block != here->block ||

@@ -16,6 +16,7 @@ typedef struct pen__state {
     pen_on_error on_error; /* raise may become either of the others, these not each other */
     int numerics;
     char dataset[33], pipeline[33];
+    char mix[33]; /* what mixes batches; empty, and not written: nothing */
 } pen__state;
 
 /* One line of JSON, NUL-terminated; its length, or PEN_ENOSPC. */

@@ -23,10 +23,13 @@ int32_t pen__stream_slots(const pen__stream *stream, int64_t batch)
     return stream->local_batch;
 }
 
-pen__slot pen__stream_slot(const pen__stream *stream, int64_t epoch, int64_t batch, int32_t slot)
+int64_t pen__stream_position(const pen__stream *stream, int64_t batch, int32_t slot)
 {
-    int64_t position =
-        batch * global_batch(stream) + (int64_t)stream->rank * stream->local_batch + slot;
+    return batch * global_batch(stream) + (int64_t)stream->rank * stream->local_batch + slot;
+}
+
+static pen__slot slot_at(const pen__stream *stream, int64_t epoch, int64_t position)
+{
     int64_t lap = position / stream->order.count; /* > 0: past the end, taken from the start */
     return (pen__slot){
         .position = position,
@@ -34,6 +37,17 @@ pen__slot pen__stream_slot(const pen__stream *stream, int64_t epoch, int64_t bat
         .occurrence = (int32_t)lap,
         .is_repeat = lap > 0 && stream->tail == PEN_TAIL_PAD,
     };
+}
+
+pen__slot pen__stream_slot(const pen__stream *stream, int64_t epoch, int64_t batch, int32_t slot)
+{
+    return slot_at(stream, epoch, pen__stream_position(stream, batch, slot));
+}
+
+pen__slot pen__stream_ghost(const pen__stream *stream, int64_t epoch, int64_t batch)
+{
+    int64_t first = pen__stream_position(stream, batch, 0);
+    return slot_at(stream, epoch, (stream->rank > 0 ? first : first + global_batch(stream)) - 1);
 }
 
 int64_t pen__stream_replacement(const pen__stream *stream, int64_t epoch, int64_t position,

@@ -27,7 +27,11 @@ typedef struct pen__slot {
 int64_t pen__stream_batches(const pen__stream *stream);
 /* Slots of this rank in `batch`: local_batch, or fewer in a short tail. */
 int32_t pen__stream_slots(const pen__stream *stream, int64_t batch);
+/* A slot's place among all slots of the epoch, over all ranks. */
+int64_t pen__stream_position(const pen__stream *stream, int64_t batch, int32_t slot);
 pen__slot pen__stream_slot(const pen__stream *stream, int64_t epoch, int64_t batch, int32_t slot);
+/* The slot before this rank's first in the global batch, which goes round. */
+pen__slot pen__stream_ghost(const pen__stream *stream, int64_t epoch, int64_t batch);
 /* The sample that stands in for a bad one: f(seed, epoch, position, attempt). */
 int64_t pen__stream_replacement(const pen__stream *stream, int64_t epoch, int64_t position,
                                 int attempt);

@@ -132,18 +132,30 @@ static bool is_inside(const pen_image_info *info, pen__rect r)
            r.h <= info->height && r.x <= info->width - r.w && r.y <= info->height - r.h;
 }
 
+bool pen__decode_has_rows(const pen_image_info *info)
+{
+    return info->format == PEN_FORMAT_JPEG;
+}
+
+static int check_job(const pen__decode_job *job)
+{
+    const pen__rect *w = &job->window;
+    if (!is_inside(job->info, *w))
+        return pen__fail(job->err, PEN_EINVAL, -1, "window %d,%d %dx%d is not inside %dx%d", w->x,
+                         w->y, w->w, w->h, job->info->width, job->info->height);
+    int rc = check_limits(job->info, job->err);
+    if (rc == 0 && pen__job_cancelled(job))
+        rc = pen__fail(job->err, PEN_ECANCELED, -1, "cancelled");
+    return rc;
+}
+
 int pen__decode(pen__decoder *dec, const uint8_t *src, size_t len, const pen_image_info *info,
                 pen__rect window, pen__image *dst, pen_error *err)
 {
-    if (!is_inside(info, window))
-        return pen__fail(err, PEN_EINVAL, -1, "window %d,%d %dx%d is not inside %dx%d", window.x,
-                         window.y, window.w, window.h, info->width, info->height);
-    int rc = check_limits(info, err);
+    const pen__decode_job job = {src, len, info, window, dst->px, dec->cancel, err, NULL};
+    int rc = check_job(&job);
     if (rc < 0)
         return rc;
-    pen__decode_job job = {src, len, info, window, dst->px, dec->cancel, err};
-    if (pen__job_cancelled(&job))
-        return pen__fail(err, PEN_ECANCELED, -1, "cancelled");
     dst->w = window.w;
     dst->h = window.h;
     dst->ch = pen__decode_channels(info);
@@ -157,6 +169,14 @@ int pen__decode(pen__decoder *dec, const uint8_t *src, size_t len, const pen_ima
     default:
         return pen__fail(err, PEN_EUNSUPPORTED, 0, "not a JPEG, PNG or WebP file");
     }
+}
+
+int pen__decode_rows(pen__decoder *dec, const uint8_t *src, size_t len, const pen_image_info *info,
+                     pen__rect window, const pen__row_sink *sink, pen_error *err)
+{
+    const pen__decode_job job = {src, len, info, window, NULL, dec->cancel, err, sink};
+    int rc = check_job(&job);
+    return rc < 0 ? rc : pen__jpeg_decode(dec->jpeg, &job);
 }
 
 /* In place from the back, so that no byte is overwritten before it is read. */

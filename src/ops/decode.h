@@ -57,6 +57,20 @@ static inline int pen__decode_channels(const pen_image_info *info)
     return info->is_grey ? 1 : 3;
 }
 
+/* Who wants a window's rows as they are decoded, instead of all pixels at the end: rows
+ * y, y + 1, ... of the window, `stride` bytes apart, four at a time but for the last,
+ * with PEN__DECODE_SLACK readable bytes behind each.  They are gone after the call.
+ * A decoder may start again from row 0; earlier rows do not count then. */
+typedef struct pen__row_sink {
+    void (*take)(void *ctx, int32_t y, const uint8_t *rows, size_t stride, int32_t n_rows);
+    void *ctx;
+} pen__row_sink;
+
+enum { PEN__DECODE_SLACK = 16 };
+
+/* Can files of this format be decoded into a sink?  JPEG files can. */
+bool pen__decode_has_rows(const pen_image_info *info);
+
 /* Bytes a decode of this window takes beside its destination, the library's own
  * memory included: an upper bound computed from the header alone.  The memory
  * budget counts on it. */
@@ -70,5 +84,9 @@ size_t pen__decode_memory(const pen_image_info *info, pen__rect window);
  * 0, PEN_ECORRUPT, PEN_EUNSUPPORTED, PEN_ELIMIT, PEN_ENOMEM, PEN_ECANCELED. */
 int pen__decode(pen__decoder *dec, const uint8_t *src, size_t len, const pen_image_info *info,
                 pen__rect window, pen__image *dst, pen_error *err);
+
+/* The same into a sink, for images that pen__decode_has_rows. */
+int pen__decode_rows(pen__decoder *dec, const uint8_t *src, size_t len, const pen_image_info *info,
+                     pen__rect window, const pen__row_sink *sink, pen_error *err);
 
 #endif

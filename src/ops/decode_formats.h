@@ -19,6 +19,7 @@ typedef struct pen__decode_job {
     uint8_t *dst; // (window.h, window.w, pen__decode_channels(info))
     const atomic_bool *cancel;
     pen_error *err;
+    const pen__row_sink *sink; /* NULL, or JPEG only and instead of dst */
 } pen__decode_job;
 
 static inline bool pen__job_cancelled(const pen__decode_job *job)

@@ -310,7 +310,7 @@ static void start(pen__jpeg *jpeg)
     jpeg_start_decompress(cinfo);
 }
 
-/* Inverted CMYK to RGB, with Pillow's rounding of a division by 255. */
+/* Inverted CMYK to RGB, with Pillow's rounding of a division by 255; also in place. */
 static void ink_to_light(const uint8_t *cmyk, uint8_t *rgb, int32_t n_pixels)
 {
     for (int32_t i = 0; i < n_pixels; i++, cmyk += 4, rgb += 3)
@@ -335,26 +335,39 @@ static void read_straight(pen__jpeg *jpeg)
     }
 }
 
+/* Rows at *row, `left` bytes from the first wanted sample, cut to the window: to their place, or in
+ * place and to the sink. */
+static void pass_on(const pen__decode_job *job, bool is_ink, int32_t y, JSAMPARRAY rows,
+                    size_t left, int32_t n_rows)
+{
+    size_t row_bytes = (size_t)job->window.w * (size_t)pen__decode_channels(job->info);
+    for (int32_t i = 0; i < n_rows; i++) {
+        uint8_t *from = rows[i] + left;
+        uint8_t *to = job->sink ? from : job->dst + (size_t)(y + i) * row_bytes;
+        if (is_ink)
+            ink_to_light(from, to, job->window.w);
+        else if (to != from)
+            memcpy(to, from, row_bytes);
+    }
+    if (job->sink) /* decode_jpeg_memory.c lays rows at equal distances */
+        job->sink->take(job->sink->ctx, y, rows[0] + left, (size_t)(rows[1] - rows[0]), n_rows);
+}
+
 /* Others go through a strip; `left` is the window's first column in it. */
 static void read_and_cut(pen__jpeg *jpeg, size_t left)
 {
     struct jpeg_decompress_struct *cinfo = &jpeg->cinfo;
-    const pen__rect *window = &jpeg->job->window;
+    int32_t height = jpeg->job->window.h;
     bool is_ink = cinfo->output_components == 4;
-    size_t ch = (size_t)cinfo->output_components;
-    size_t row_bytes = (size_t)window->w * (is_ink ? 3 : ch);
-    uint8_t *dst = jpeg->job->dst;
-    JSAMPARRAY strip = cinfo->mem->alloc_sarray((j_common_ptr)cinfo, JPOOL_IMAGE,
-                                                cinfo->output_width * (JDIMENSION)ch, ROWS_A_CALL);
-    for (int32_t y = 0; y < window->h;) {
-        int32_t wanted = window->h - y < ROWS_A_CALL ? window->h - y : ROWS_A_CALL;
-        int32_t n = (int32_t)jpeg_read_scanlines(cinfo, strip, (JDIMENSION)wanted);
-        for (int32_t i = 0; i < n; i++, dst += row_bytes) {
-            if (is_ink)
-                ink_to_light(strip[i] + left * ch, dst, window->w);
-            else
-                memcpy(dst, strip[i] + left * ch, row_bytes);
-        }
+    JDIMENSION ch = (JDIMENSION)cinfo->output_components;
+    JSAMPARRAY strip =
+        cinfo->mem->alloc_sarray((j_common_ptr)cinfo, JPOOL_IMAGE,
+                                 cinfo->output_width * ch + PEN__DECODE_SLACK, ROWS_A_CALL);
+    for (int32_t y = 0; y < height;) {
+        int32_t wanted = height - y < ROWS_A_CALL ? height - y : ROWS_A_CALL, n = 0;
+        while (n < wanted)
+            n += (int32_t)jpeg_read_scanlines(cinfo, strip + n, (JDIMENSION)(wanted - n));
+        pass_on(jpeg->job, is_ink, y, strip, left * ch, n);
         y += n;
     }
 }
@@ -399,7 +412,8 @@ static void read_window(pen__jpeg *jpeg)
         jpeg_crop_scanline(cinfo, &first, &width); /* moves `first` down to an iMCU */
     if (window->y > 0)
         pass_over_rows(cinfo, (JDIMENSION)window->y);
-    if (cinfo->output_width == (JDIMENSION)window->w && cinfo->output_components != 4)
+    bool needs_no_cut = cinfo->output_width == (JDIMENSION)window->w;
+    if (needs_no_cut && cinfo->output_components != 4 && !jpeg->job->sink)
         read_straight(jpeg);
     else
         read_and_cut(jpeg, x - first);

@@ -22,7 +22,9 @@
 #include "base/cpu.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
-#define UNLIKELY(x)   __builtin_expect(!!(x), 0)
+/* Without this, compilers compute the entry's address apart, and that is in the chain. */
+#define HIDE_ORIGIN(p) __asm__("" : "+r"(p))
+#define UNLIKELY(x)    __builtin_expect(!!(x), 0)
 
 /* Zigzag to natural order.  Positions past 63 come from look-ups that ran on after
  * the last coefficient; they land on the DC, which is written last. */
@@ -133,7 +135,8 @@ ALWAYS_INLINE void take(pen__jpeg_bits *in, int n)
 ALWAYS_INLINE int peek_value(const pen__jpeg_bits *in, int n, int size)
 {
     int value = (int)(in->bits << n >> 1 >> (63 - size)), half = 1 << size >> 1;
-    return value < half ? value - 2 * half + 1 : value;
+    int is_negative = (value - half) >> 31; /* all ones or none: a branch would often be wrong */
+    return value + (is_negative & (1 - 2 * half));
 }
 
 /* --- blocks --- */
@@ -218,6 +221,7 @@ ALWAYS_INLINE int read_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table, i
         for (int i = 0; i < 3; i++) {
             const pen__jpeg_ac_entry *e = &table->entries[in->bits >> (64 - PEN__JPEG_AC_BITS)];
             int n_bits = e->bits;
+            HIDE_ORIGIN(e);
             size_t after = k + e->advance;
             if (UNLIKELY(n_bits == 0)) {
                 k = read_long_ac(in, table, e, k, block);
@@ -237,6 +241,15 @@ ALWAYS_INLINE int read_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table, i
     }
 }
 
+/* Not by memset, which compilers turn into a string instruction that takes longer than the block
+ * itself. */
+ALWAYS_INLINE void clear_block(int16_t *block)
+{
+    typedef int16_t eight __attribute__((vector_size(16), aligned(2), may_alias));
+    for (int i = 0; i < 64; i += 8)
+        *(eight *)(block + i) = (eight){0};
+}
+
 /* With `keep` false the blocks are parsed only. */
 ALWAYS_INLINE bool read_mcu(pen__jpeg_scan *scan, bool keep, int16_t *blocks, uint8_t *n_coefs)
 {
@@ -246,7 +259,7 @@ ALWAYS_INLINE bool read_mcu(pen__jpeg_scan *scan, bool keep, int16_t *blocks, ui
         int c = scan->component_of[b];
         int16_t *block = keep ? blocks + 64 * b : NULL;
         if (keep)
-            memset(block, 0, 64 * sizeof *block);
+            clear_block(block);
         refill(&in);
         int32_t dc = scan->dc[c] + read_dc(&in, scan->dc_tables[c], &is_bad);
         int n =

@@ -25,6 +25,7 @@
 enum {
     ROW_MARGIN = 64, /* before column 0: for the sample to its left, and alignment */
     BATCH = 24,      /* blocks between parsing and transforming: whole MCUs */
+    GROUP_ROWS = 4,  /* of pixels, for a sink */
 };
 
 /* Rows of samples from column 0 of the first wanted MCU.  Row 0 is the last one of the
@@ -49,6 +50,7 @@ typedef struct strips {
     int32_t n_columns, n_strips;      /* of the image, in MCUs */
     int32_t first_column, end_column; /* wanted */
     int32_t next_row;                 /* to be written */
+    plane group;                      /* rows of pixels on their way to a sink */
     int n_slots;                      /* blocks in `coefs` */
     jobs full, low; /* apart, because the kernel takes blocks of a kind in pairs */
     _Alignas(64) int16_t coefs[BATCH * 64];
@@ -86,12 +88,13 @@ static size_t row_bytes(size_t n_samples)
     return padded(ROW_MARGIN + n_samples + PEN__JPEG_ROW_SLACK);
 }
 
-/* All planes at full width, with the rows of the tallest strip. */
+/* All planes at full width, with the rows of the tallest strip, and pixels for a sink. */
 size_t pen__jpeg_window_bound(const pen_image_info *info)
 {
     enum { N_ROWS = 17 + 9 + 9 + 2 };
     size_t n_samples = ((size_t)info->width + 15) / 16 * 16;
-    return padded(PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK) + N_ROWS * row_bytes(n_samples);
+    return padded(PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK) + N_ROWS * row_bytes(n_samples) +
+           GROUP_ROWS * row_bytes(3 * (size_t)info->width);
 }
 
 static uint8_t *place_rows(plane *p, uint8_t *at, int32_t n_samples, int n_rows)
@@ -113,7 +116,8 @@ static uint8_t *place(strips *s, uint8_t *scratch)
         at = place_rows(&up, at, n_samples * f->mcu_h, 1);
         s->upsampled[c - 1] = up.rows;
     }
-    return at;
+    int32_t n_bytes = s->job->window.w * (is_grey(s) ? 1 : 3);
+    return s->job->sink ? place_rows(&s->group, at, n_bytes, GROUP_ROWS) : at;
 }
 
 /* --- what is wanted --- */
@@ -277,19 +281,33 @@ static const uint8_t *chroma_row(const strips *s, int c, int32_t y, int32_t stri
     return up + w->x % 2;
 }
 
-static void write_row(strips *s, int32_t y, int32_t strip)
+static void convert_row(strips *s, int32_t y, int32_t strip, uint8_t *dst)
 {
     const pen__rect *w = &s->job->window;
     int32_t column = w->x - 8 * s->frame.mcu_h * s->first_column;
     const uint8_t *luma = row_of(&s->planes[0], y - 8 * s->frame.mcu_v * strip + 1) + column;
-    size_t n_bytes = (size_t)w->w * (is_grey(s) ? 1 : 3);
-    uint8_t *dst = s->job->dst + (size_t)(y - w->y) * n_bytes;
     if (is_grey(s)) {
-        memcpy(dst, luma, n_bytes);
+        memcpy(dst, luma, (size_t)w->w);
         return;
     }
     const uint8_t *cb = chroma_row(s, 1, y, strip), *cr = chroma_row(s, 2, y, strip);
     s->kernels->ycc_to_rgb(luma, cb, cr, dst, w->w);
+}
+
+static void write_row(strips *s, int32_t y, int32_t strip)
+{
+    const pen__decode_job *job = s->job;
+    const pen__rect *w = &job->window;
+    if (!job->sink) {
+        size_t n_bytes = (size_t)w->w * (is_grey(s) ? 1 : 3);
+        convert_row(s, y, strip, job->dst + (size_t)(y - w->y) * n_bytes);
+        return;
+    }
+    int32_t n = (y - w->y) % GROUP_ROWS;
+    convert_row(s, y, strip, row_of(&s->group, n++));
+    if (n == GROUP_ROWS || y == last_row(s))
+        job->sink->take(job->sink->ctx, y - w->y + 1 - n, s->group.rows, (size_t)s->group.stride,
+                        n);
 }
 
 /* All rows of the window that the strips up to this one complete. */

@@ -8,9 +8,11 @@
  *     the image in between is rounded to uint8;
  *   - nearest is no filter: it picks the pixel under each output's centre.
  *
- * Each pass computes only what the window needs.  The kernels read up to
- * PEN__RESIZE_SLACK bytes past a row, so the last rows of `src`, where that would
- * leave the buffer, are moved to scratch first.
+ * Each pass computes only what the window needs.  With the horizontal pass first, rows
+ * can come one after another and be forgotten: that is a flow, which a decoder
+ * feeds (engine/run.c) and which pen__resize itself uses.  The kernels read up to
+ * PEN__RESIZE_SLACK bytes past a row, so the last rows of a whole image, where that
+ * would leave the buffer, are moved to scratch first.
  */
 #include "ops/resize.h"
 
@@ -23,6 +25,8 @@
 const pen__resize_kernels *pen__resize_kernels_pick(void)
 {
 #if defined(__x86_64__)
+    if (pen__cpu_flags() & PEN__CPU_AVX512)
+        return &pen__resize_kernels_avx512;
     if (pen__cpu_flags() & PEN__CPU_AVX2)
         return &pen__resize_kernels_avx2;
 #endif
@@ -228,27 +232,14 @@ static int32_t rows_with_slack(const plane *in)
     return n;
 }
 
-static void horizontal_pass(const pen__resize_kernels *kernels, const pen__taps *taps,
-                            const plane *in, int ch, uint8_t *dst, uint8_t *moved)
+static void vertical_pass(const pen__taps *taps, const uint8_t *px, size_t stride, size_t row_bytes,
+                          uint8_t *dst)
 {
-    size_t dst_stride = (size_t)taps->count * (size_t)ch;
-    int32_t n = rows_with_slack(in), n_moved = in->n_rows - n;
-    kernels->prepare_horizontal(taps, ch);
-    kernels->horizontal(taps, in->px, in->stride, n, ch, dst, dst_stride);
-    for (int32_t y = 0; y < n_moved; y++)
-        memcpy(moved + (size_t)y * in->row_bytes, in->px + (size_t)(n + y) * in->stride,
-               in->row_bytes);
-    kernels->horizontal(taps, moved, in->row_bytes, n_moved, ch, dst + (size_t)n * dst_stride,
-                        dst_stride);
-}
-
-static void vertical_pass(const pen__resize_kernels *kernels, const pen__taps *taps,
-                          const plane *in, uint8_t *dst)
-{
+    const pen__resize_kernels *kernels = pen__resize_kernels_pick();
     kernels->prepare_vertical(taps);
     for (int32_t y = 0; y < taps->count; y++)
-        kernels->vertical(taps, y, in->px + (size_t)taps->start[y] * in->stride, in->stride,
-                          in->row_bytes, dst + (size_t)y * in->row_bytes);
+        kernels->vertical(taps, y, px + (size_t)taps->start[y] * stride, stride, row_bytes,
+                          dst + (size_t)y * row_bytes);
 }
 
 static void copy_rows(const plane *in, uint8_t *dst)
@@ -257,45 +248,112 @@ static void copy_rows(const plane *in, uint8_t *dst)
         memcpy(dst + (size_t)y * in->row_bytes, in->px + (size_t)y * in->stride, in->row_bytes);
 }
 
-static void filter_resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
-                          uint8_t *dst, uint8_t *scratch)
+/* ---- a flow: across, then down ------------------------------------------------ */
+
+bool pen__resize_can_flow(const pen__resize_spec *spec)
 {
-    const pen__resize_kernels *kernels = pen__resize_kernels_pick();
     pen__axis ax = axis_x(spec), ay = axis_y(spec);
-    bool do_x = !is_identity(&ax), do_y = !is_identity(&ay);
+    return spec->filter != PEN_FILTER_NEAREST && spec->window.w > 0 && spec->window.h > 0 &&
+           !is_identity(&ax) && (is_identity(&ay) || !is_vertical_first(spec));
+}
+
+void pen__resize_flow_begin(pen__resize_flow *flow, const pen__resize_spec *spec, pen__rect have,
+                            int ch, pen__image *dst, void *scratch)
+{
+    pen__axis ax = axis_x(spec), ay = axis_y(spec);
     pen__rect needs = pen__resize_needs(spec), window = spec->window;
+    uint8_t *at = scratch;
+    *dst = (pen__image){dst->px, window.w, window.h, ch};
+    *flow = (pen__resize_flow){.ch = ch,
+                               .left_bytes = (size_t)(needs.x - have.x) * (size_t)ch,
+                               .first_row = needs.y - have.y,
+                               .n_rows = needs.h,
+                               .narrowed = dst->px,
+                               .dst = dst};
+    pen__taps_init(&flow->across, &ax, window.x, window.w, needs.x, needs.w, at);
+    pen__resize_kernels_pick()->prepare_horizontal(&flow->across, ch);
+    if (is_identity(&ay))
+        return;
+    at += pen__taps_bytes(&ax, window.w);
+    pen__taps_init(&flow->down, &ay, window.y, window.h, needs.y, needs.h, at);
+    flow->narrowed = at + pen__taps_bytes(&ay, window.h);
+}
+
+void pen__resize_flow_rows(pen__resize_flow *flow, int32_t y, const uint8_t *rows, size_t stride,
+                           int32_t n_rows)
+{
+    size_t row_bytes = (size_t)flow->across.count * (size_t)flow->ch;
+    int32_t first = y > flow->first_row ? y : flow->first_row;
+    int32_t needed_end = flow->first_row + flow->n_rows;
+    int32_t end = y + n_rows < needed_end ? y + n_rows : needed_end;
+    if (first < end)
+        pen__resize_kernels_pick()->horizontal(
+            &flow->across, rows + (size_t)(first - y) * stride + flow->left_bytes, stride,
+            end - first, flow->ch, flow->narrowed + (size_t)(first - flow->first_row) * row_bytes,
+            row_bytes);
+}
+
+void pen__resize_flow_end(pen__resize_flow *flow)
+{
+    size_t row_bytes = (size_t)flow->across.count * (size_t)flow->ch;
+    if (flow->down.count > 0)
+        vertical_pass(&flow->down, flow->narrowed, row_bytes, row_bytes, flow->dst->px);
+}
+
+/* ---- the whole input at once --------------------------------------------------- */
+
+/* Rows near the end of `src` have no slack behind them: copies of them do. */
+static void flow_plane(pen__resize_flow *flow, const plane *in, uint8_t *moved)
+{
+    int32_t n = rows_with_slack(in), n_moved = in->n_rows - n;
+    flow->left_bytes = 0;
+    pen__resize_flow_rows(flow, flow->first_row, in->px, in->stride, n);
+    for (int32_t y = 0; y < n_moved; y++)
+        memcpy(moved + (size_t)y * in->row_bytes, in->px + (size_t)(n + y) * in->stride,
+               in->row_bytes);
+    pen__resize_flow_rows(flow, flow->first_row + n, moved, in->row_bytes, n_moved);
+    pen__resize_flow_end(flow);
+}
+
+/* Down, then across; or down alone. */
+static void resize_vertical_first(const pen__resize_spec *spec, const plane *in, pen__rect needs,
+                                  pen__image *dst, uint8_t *scratch)
+{
+    pen__axis ay = axis_y(spec);
+    pen__rect window = spec->window;
+    pen__taps down;
+    pen__taps_init(&down, &ay, window.y, window.h, needs.y, needs.h, scratch);
+    scratch += pen__taps_bytes(&ay, window.h);
+    if (spec->in_w == spec->out_w) {
+        vertical_pass(&down, in->px, in->stride, in->row_bytes, dst->px);
+        return;
+    }
+    vertical_pass(&down, in->px, in->stride, in->row_bytes, scratch);
+    uint8_t *end = scratch + between_bytes(spec, needs, (size_t)dst->ch);
+    plane lowered = {scratch, in->row_bytes, in->row_bytes, window.h, end};
+    pen__resize_spec rest = *spec;
+    rest.in_h = rest.out_h; /* as tall as it shall be */
+    pen__resize_flow flow;
+    pen__rect have = {needs.x, window.y, needs.w, window.h};
+    pen__resize_flow_begin(&flow, &rest, have, dst->ch, dst, end);
+    flow_plane(&flow, &lowered, NULL);
+}
+
+static void filter_resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
+                          pen__image *dst, uint8_t *scratch)
+{
+    pen__axis ax = axis_x(spec), ay = axis_y(spec);
+    pen__rect needs = pen__resize_needs(spec);
     plane in = plane_of(src, have, needs);
-    int ch = src->ch;
-    pen__taps tx, ty;
-    uint8_t *moved = NULL;
-    if (do_x) {
-        pen__taps_init(&tx, &ax, window.x, window.w, needs.x, needs.w, scratch);
-        scratch += pen__taps_bytes(&ax, window.w);
-        moved = scratch;
-        scratch += moved_rows_bytes(in.row_bytes);
-    }
-    if (do_y) {
-        pen__taps_init(&ty, &ay, window.y, window.h, needs.y, needs.h, scratch);
-        scratch += pen__taps_bytes(&ay, window.h);
-    }
-    if (do_x && do_y) {
-        uint8_t *end = scratch + between_bytes(spec, needs, (size_t)ch);
-        if (is_vertical_first(spec)) {
-            vertical_pass(kernels, &ty, &in, scratch);
-            plane between = {scratch, in.row_bytes, in.row_bytes, window.h, end};
-            horizontal_pass(kernels, &tx, &between, ch, dst, moved);
-        } else {
-            size_t row_bytes = (size_t)window.w * (size_t)ch;
-            horizontal_pass(kernels, &tx, &in, ch, scratch, moved);
-            plane between = {scratch, row_bytes, row_bytes, needs.h, end};
-            vertical_pass(kernels, &ty, &between, dst);
-        }
-    } else if (do_x) {
-        horizontal_pass(kernels, &tx, &in, ch, dst, moved);
-    } else if (do_y) {
-        vertical_pass(kernels, &ty, &in, dst);
+    if (pen__resize_can_flow(spec)) {
+        pen__resize_flow flow;
+        size_t moved_bytes = moved_rows_bytes(in.row_bytes);
+        pen__resize_flow_begin(&flow, spec, have, src->ch, dst, scratch + moved_bytes);
+        flow_plane(&flow, &in, scratch);
+    } else if (!is_identity(&ax) || !is_identity(&ay)) {
+        resize_vertical_first(spec, &in, needs, dst, scratch);
     } else {
-        copy_rows(&in, dst);
+        copy_rows(&in, dst->px);
     }
 }
 
@@ -311,5 +369,5 @@ void pen__resize(const pen__resize_spec *spec, const pen__image *src, pen__rect 
     if (spec->filter == PEN_FILTER_NEAREST && !same_size)
         nearest_resize(spec, src, have, dst->px, scratch);
     else
-        filter_resize(spec, src, have, dst->px, scratch);
+        filter_resize(spec, src, have, dst, scratch);
 }

@@ -9,7 +9,13 @@
 
 #include <penstock/op.h>
 
+#include <stdbool.h>
+
 #include "ops/image.h"
+#include "ops/resize_taps.h"
+
+/* Bytes that must be readable after the end of every row that a flow gets. */
+#define PEN__RESIZE_SLACK 16
 
 typedef struct pen__resize_spec {
     int32_t in_w, in_h;   /* size of the whole input */
@@ -30,5 +36,28 @@ size_t pen__resize_scratch(const pen__resize_spec *spec, int ch);
  * src and dst must not overlap.  Cannot fail. */
 void pen__resize(const pen__resize_spec *spec, const pen__image *src, pen__rect have,
                  pen__image *dst, void *scratch);
+
+/* The same with an input that comes a few rows at a time, so that it need not lie in
+ * memory as a whole: each row is narrowed at once.  Not for resizes that begin
+ * with the other pass. */
+bool pen__resize_can_flow(const pen__resize_spec *spec);
+
+typedef struct pen__resize_flow {
+    pen__taps across, down; /* down.count == 0: rows stay as they come */
+    int ch;
+    size_t left_bytes;         /* in a row, before the part that is needed */
+    int32_t first_row, n_rows; /* needed */
+    uint8_t *narrowed;         // (n_rows, across.count, ch)
+    pen__image *dst;
+} pen__resize_flow;
+
+/* Arguments as above; rows will be those of `have`, with `ch` channels. */
+void pen__resize_flow_begin(pen__resize_flow *flow, const pen__resize_spec *spec, pen__rect have,
+                            int ch, pen__image *dst, void *scratch);
+/* Row `y` of `have` and those after it.  Rows are best given in fours; given again, they
+ * replace the earlier ones. */
+void pen__resize_flow_rows(pen__resize_flow *flow, int32_t y, const uint8_t *rows, size_t stride,
+                           int32_t n_rows);
+void pen__resize_flow_end(pen__resize_flow *flow);
 
 #endif

@@ -6,17 +6,14 @@
 #ifndef PEN_OPS_RESIZE_KERNELS_H
 #define PEN_OPS_RESIZE_KERNELS_H
 
-#include "ops/resize_taps.h"
-
-/* Bytes that must be readable after the end of every row that `horizontal` gets. */
-#define PEN__RESIZE_SLACK 16
+#include "ops/resize.h"
 
 typedef struct pen__resize_kernels {
     /* Put the weights in the form a pass wants (taps->packed), before it. */
     void (*prepare_horizontal)(const pen__taps *taps, int ch);
     void (*prepare_vertical)(const pen__taps *taps);
-    /* Rows of taps->extent pixels at src to rows of taps->count pixels at dst;
-     * strides in bytes. */
+    /* Rows of taps->extent pixels at src, with PEN__RESIZE_SLACK bytes to read behind each, to
+     * rows of taps->count pixels at dst; strides in bytes. */
     void (*horizontal)(const pen__taps *taps, const uint8_t *src, size_t src_stride, int32_t n_rows,
                        int ch, uint8_t *dst, size_t dst_stride);
     /* Output row i of n_bytes, from taps->used[i] rows of which the first is at src. */
@@ -26,7 +23,7 @@ typedef struct pen__resize_kernels {
 
 extern const pen__resize_kernels pen__resize_kernels_c;
 #if defined(__x86_64__)
-extern const pen__resize_kernels pen__resize_kernels_avx2;
+extern const pen__resize_kernels pen__resize_kernels_avx2, pen__resize_kernels_avx512;
 #endif
 
 /* The kernels for this CPU. */

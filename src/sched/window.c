@@ -90,6 +90,8 @@ static bool have_slot(pen__window *w)
         return false;
     void *payload = NULL;
     int n_slots = w->open(w->ctx, w->tail, &payload);
+    if (n_slots == 0)
+        return false;
     if (n_slots < 0) {
         w->open_error = n_slots;
         pthread_cond_broadcast(&w->ready);
@@ -133,6 +135,13 @@ void pen__window_done(pen__window *w, const pen__claim *claim)
     bool wakes_taker = claim->seq == w->head && j->n_done == j->n_slots;
     if (wakes_taker || (w->paused && w->n_busy == 0))
         pthread_cond_broadcast(&w->ready);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void pen__window_poke(pen__window *w)
+{
+    pthread_mutex_lock(&w->lock);
+    pthread_cond_broadcast(&w->room);
     pthread_mutex_unlock(&w->lock);
 }
 

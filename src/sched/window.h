@@ -20,8 +20,9 @@
 typedef struct pen__window pen__window;
 
 /* Called under the window's lock to open job `seq` (0, 1, 2, ...): sets *payload and
- * returns its slots (> 0), or a negative error, which stops new jobs and is reported
- * by take once the jobs before it are gone. */
+ * returns its slots (> 0), 0 if there is none before the next pen__window_poke, or a
+ * negative error, which stops new jobs and is reported by take once the jobs before it
+ * are gone. */
 typedef int (*pen__window_open)(void *ctx, int64_t seq, void **payload);
 
 typedef struct pen__claim {
@@ -37,6 +38,9 @@ void pen__window_free(pen__window *window);
  * With `wait` false, PEN_AGAIN instead of waiting. */
 int pen__window_claim(pen__window *window, bool wait, pen__claim *out);
 void pen__window_done(pen__window *window, const pen__claim *claim);
+
+/* There may be a job to open again. */
+void pen__window_poke(pen__window *window);
 
 /* Wait until the oldest job is done, at most timeout_ns (-1: for ever), and take
  * it.  0, PEN_AGAIN, PEN_END (closed), or the error `open` gave. */

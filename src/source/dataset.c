@@ -11,6 +11,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "source/fileio.h"
+#include "source/list.h"
 #include "source/names.h"
 #include "source/source.h"
 
@@ -18,6 +19,7 @@ static const pen__source *const sources[] = {
     [PEN_SOURCE_FOLDER] = &pen__source_folder,
     [PEN_SOURCE_TAR] = &pen__source_tar,
     [PEN_SOURCE_MANIFEST] = &pen__source_manifest,
+    [PEN_SOURCE_LIST] = &pen__source_list,
 };
 
 void pen_dataset_opts_init(pen_dataset_opts *opts)
@@ -106,15 +108,30 @@ int pen__dataset_label_by_directory(pen_dataset *ds, pen_error *err)
     return number >= 0 ? 0 : pen__fail(err, PEN_ENOMEM, -1, "out of memory");
 }
 
-static int fill(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err)
+static pen_dataset *create(pen_source_kind kind)
 {
-    int rc = ds->source->open(ds, spec, opts, err);
+    pen_dataset *ds = pen__calloc(1, sizeof *ds);
+    if (!ds)
+        return NULL;
+    atomic_init(&ds->refs, 1);
+    ds->kind = kind;
+    ds->source = sources[kind];
+    ds->root_fd = -1;
+    return ds;
+}
+
+/* A source has filled the dataset, or failed with `rc`: hand it out or let it go. */
+static int finish(pen_dataset *ds, int rc, pen_dataset **out, pen_error *err)
+{
     if (rc == 0)
         rc = pen__index_digest(&ds->index, ds->hash, err);
-    if (rc != 0)
+    if (rc != 0) {
+        pen_dataset_unref(ds);
         return rc;
+    }
     pen__index_freeze(&ds->index);
     pen__intern_freeze(&ds->classes);
+    *out = ds;
     return 0;
 }
 
@@ -131,19 +148,26 @@ int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts
         rc = classify(spec, &kind, err);
     if (rc != 0)
         return rc;
-    pen_dataset *ds = pen__calloc(1, sizeof *ds);
+    pen_dataset *ds = create(kind);
     if (!ds)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-    atomic_init(&ds->refs, 1);
-    ds->kind = kind;
-    ds->source = sources[kind];
-    ds->root_fd = -1;
-    rc = fill(ds, spec, &full, err);
-    if (rc == 0)
-        *out = ds;
-    else
-        pen_dataset_unref(ds);
-    return rc;
+    return finish(ds, ds->source->open(ds, spec, &full, err), out, err);
+}
+
+int pen_dataset_from_list(pen_dataset **out, const char *root, const char *const *paths,
+                          const int64_t *labels, int64_t n, const char *const *classes,
+                          int64_t n_classes, const pen_dataset_opts *opts, pen_error *err)
+{
+    *out = NULL;
+    pen_dataset_opts full;
+    int rc = complete_opts(&full, opts, err);
+    if (rc != 0)
+        return rc;
+    pen_dataset *ds = create(PEN_SOURCE_LIST);
+    if (!ds)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    const pen__list list = {root, paths, labels, n, classes, n_classes};
+    return finish(ds, pen__list_fill(ds, &list, &full, err), out, err);
 }
 
 pen_dataset *pen_dataset_ref(pen_dataset *ds)

@@ -116,7 +116,7 @@ static int compare_entries(const void *a, const void *b, void *ctx)
 }
 
 /* Renumber directories in sorted order; `order` and `rank` are scratch. */
-static void sort_dirs(pen__index *index, uint32_t *order, uint32_t *rank, pen__interned *sorted)
+static void renumber_dirs(pen__index *index, uint32_t *order, uint32_t *rank, pen__interned *sorted)
 {
     size_t n = index->dirs.n;
     for (size_t i = 0; i < n; i++)
@@ -131,7 +131,7 @@ static void sort_dirs(pen__index *index, uint32_t *order, uint32_t *rank, pen__i
         index->entries[i].dir = rank[index->entries[i].dir];
 }
 
-int pen__index_sort(pen__index *index, pen_error *err)
+int pen__index_sort_dirs(pen__index *index, pen_error *err)
 {
     size_t n = index->dirs.n;
     pen__intern_freeze(&index->dirs); /* the numbers change under its slots */
@@ -139,11 +139,17 @@ int pen__index_sort(pen__index *index, pen_error *err)
     pen__interned *sorted = pen__calloc(n, sizeof *sorted);
     int rc = 0;
     if (order && sorted)
-        sort_dirs(index, order, order + n, sorted);
+        renumber_dirs(index, order, order + n, sorted);
     else
         rc = pen__fail(err, PEN_ENOMEM, -1, "out of memory while sorting %zu directories", n);
     pen__free(order);
     pen__free(sorted);
+    return rc;
+}
+
+int pen__index_sort(pen__index *index, pen_error *err)
+{
+    int rc = pen__index_sort_dirs(index, err);
     if (rc == 0 && index->n > 1)
         qsort_r(index->entries, index->n, sizeof *index->entries, compare_entries, index);
     return rc;

@@ -2,7 +2,8 @@
  *
  * A source adds what it finds in any order, then:
  *
- *     pen__index_sort      ids are given: entries in order of (directory, file name)
+ *     pen__index_sort      ids are given: entries in order of (directory, file name);
+ *                          a list keeps its own order and sorts directories alone
  *     pen__index_keys      keys are given: by_key in order of (directory, key's last part)
  *     pen__index_freeze    spare room goes; from here on it is read-only
  *
@@ -81,17 +82,20 @@ int64_t pen__index_dir(pen__index *index, const char *dir, size_t len);
 /* PEN_ENOMEM, or PEN_ELIMIT: an image of 4 GiB, a path of PEN_KEY_MAX. */
 int pen__index_add(pen__index *index, const pen__found *found, pen_error *err);
 int pen__index_sort(pen__index *index, pen_error *err);
+/* Only the directories, which keys need: ids stay as samples were added. */
+int pen__index_sort_dirs(pen__index *index, pen_error *err);
 void pen__index_freeze(pen__index *index);
 void pen__index_fini(pen__index *index);
 
 /* Order by_key.  Returns how many samples have a key that an earlier one has too
  * (*a, *b: the first such pair), or PEN_ENOMEM. */
 int64_t pen__index_keys(pen__index *index, uint32_t *a, uint32_t *b, pen_error *err);
-/* The same, and make keys differ: where some collide, those keep their extension. */
+/* The same, and make keys of different files differ: where some collide, those keep their
+ * extension. */
 int pen__index_unique_keys(pen__index *index, pen_error *err);
 /* Identity over (key, length, label) in key order. */
 int pen__index_digest(const pen__index *index, char out[PEN__DIGEST_TEXT], pen_error *err);
-/* The id of `key`, or PEN_ENOTFOUND. */
+/* The id of `key`, the lowest if several samples are the same file, or PEN_ENOTFOUND. */
 int64_t pen__index_find(const pen__index *index, const char *key, size_t len);
 
 static inline const char *pen__index_name(const pen__index *index, const pen__entry *entry)

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "base/fail.h"
@@ -27,7 +28,10 @@ static int compare_ids(const void *a, const void *b, void *ctx)
 {
     const pen__index *index = ctx;
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    int order = compare_entries_by_key(index, &index->entries[x], &index->entries[y]);
+    const pen__entry *a_entry = &index->entries[x], *b_entry = &index->entries[y];
+    int order = compare_entries_by_key(index, a_entry, b_entry);
+    if (order == 0)
+        order = strcmp(pen__index_name(index, a_entry), pen__index_name(index, b_entry));
     return order ? order : (x > y) - (x < y);
 }
 
@@ -68,27 +72,43 @@ int64_t pen__index_keys(pen__index *index, uint32_t *a, uint32_t *b, pen_error *
     return n_repeated;
 }
 
+static const char *name_by_key(const pen__index *index, size_t i)
+{
+    return pen__index_name(index, &index->entries[index->by_key[i]]);
+}
+
+/* Where different files share a key, let them keep their extension; true if there were any.
+ * Equal keys stand in order of name, so a run of them is one file if its ends are.  Marks
+ * must not change keys that are still to be compared: two passes. */
+static bool lengthen_collisions(pen__index *index)
+{
+    bool found = false;
+    for (size_t first = 0, end; first < index->n; first = end) {
+        for (end = first + 1; end < index->n && same_key(index, end - 1, end);)
+            end++;
+        if (strcmp(name_by_key(index, first), name_by_key(index, end - 1)) == 0)
+            continue;
+        found = true;
+        for (size_t i = first; i < end; i++)
+            index->entries[index->by_key[i]].flags |= PEN__REPEATED;
+    }
+    for (size_t i = 0; i < index->n; i++)
+        if (index->entries[i].flags & PEN__REPEATED)
+            index->entries[i].flags |= PEN__FULL_NAME;
+    return found;
+}
+
 /* A key with its extension may meet the stem of a third file ("a.jpg" and "a.png"
- * beside "a.jpg.png"), so this repeats until nothing collides; every round settles
- * at least one name for good, and whole names are unique. */
+ * beside "a.jpg.png"), so this repeats until no files collide; every round settles
+ * at least one name for good, and whole names of different files differ. */
 int pen__index_unique_keys(pen__index *index, pen_error *err)
 {
-    for (;;) {
-        uint32_t a, b;
-        int64_t n_repeated = pen__index_keys(index, &a, &b, err);
-        if (n_repeated <= 0)
-            return (int)n_repeated;
-        /* Marks must not change keys that are still to be compared: two passes. */
-        for (size_t i = 0; i < index->n; i++) {
-            bool repeated = (i > 0 && same_key(index, i - 1, i)) ||
-                            (i + 1 < index->n && same_key(index, i, i + 1));
-            if (repeated)
-                index->entries[index->by_key[i]].flags |= PEN__REPEATED;
-        }
-        for (size_t i = 0; i < index->n; i++)
-            if (index->entries[i].flags & PEN__REPEATED)
-                index->entries[i].flags |= PEN__FULL_NAME;
-    }
+    uint32_t a, b;
+    int64_t n_repeated;
+    do
+        n_repeated = pen__index_keys(index, &a, &b, err);
+    while (n_repeated > 0 && lengthen_collisions(index));
+    return n_repeated < 0 ? (int)n_repeated : 0;
 }
 
 static void put_le(uint8_t *dst, uint64_t value, int n_bytes)
@@ -165,13 +185,12 @@ int64_t pen__index_find(const pen__index *index, const char *key, size_t len)
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         uint32_t id = index->by_key[mid];
-        int order = compare_key(index, dir, key + leaf, len - leaf, &index->entries[id]);
-        if (order == 0)
-            return id;
-        if (order < 0)
-            hi = mid;
-        else
+        if (compare_key(index, dir, key + leaf, len - leaf, &index->entries[id]) > 0)
             lo = mid + 1;
+        else
+            hi = mid;
     }
-    return PEN_ENOTFOUND;
+    bool is_found = lo < index->n && compare_key(index, dir, key + leaf, len - leaf,
+                                                 &index->entries[index->by_key[lo]]) == 0;
+    return is_found ? (int64_t)index->by_key[lo] : PEN_ENOTFOUND;
 }

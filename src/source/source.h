@@ -16,7 +16,7 @@
 typedef struct pen__source {
     const char *name;
     /* Fill ds->index (through pen__index_keys) and ds->classes.  `opts` is complete.  On error
-     * the caller calls close. */
+     * the caller calls close.  NULL: a list, which is not opened by name. */
     int (*open)(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err);
     /* Read `len` bytes of a field; the caller has checked that they are there and fit.
      * Thread-safe.  Returns 0 or PEN_EIO. */
@@ -33,17 +33,18 @@ struct pen_dataset {
     pen__index index;
     pen__intern classes; /* in order of label */
     char hash[PEN__DIGEST_TEXT];
-    char *root;  /* folder: the directory, manifest: the one it is in; for messages */
+    char *root;  /* folder, list: the directory, manifest: the one it is in; for messages */
     int root_fd; /* what names are relative to, or -1 */
     void *state; /* tar: its shards */
     size_t state_bytes;
 };
 
-extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest;
+extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest,
+    pen__source_list;
 
 /* Open ds->root as a directory into ds->root_fd. */
 int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_error *err);
-/* The read of folders and manifests: one file relative to root_fd. */
+/* The read of folders, manifests and lists: one file relative to root_fd. */
 int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
                            uint8_t *dst, size_t len, pen_error *err);
 

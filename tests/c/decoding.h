@@ -16,6 +16,41 @@ static inline int decode_into(pen__decoder *dec, file f, pen__rect window, uint8
     return rc < 0 ? rc : pen__decode(dec, f.data, f.len, &info, window, &image, err);
 }
 
+/* A sink that puts rows where they belong, and checks how they come. */
+typedef struct collector {
+    uint8_t *dst;
+    size_t row_bytes;
+    int32_t n_rows, next;
+    unsigned slack; /* what lies behind rows, read and not used */
+} collector;
+
+static inline void collect(void *ctx, int32_t y, const uint8_t *rows, size_t stride, int32_t n_rows)
+{
+    collector *c = ctx;
+    assert_true(y == c->next || y == 0);
+    assert_true(n_rows == 4 || (n_rows > 0 && n_rows < 4 && y + n_rows == c->n_rows));
+    for (int32_t i = 0; i < n_rows; i++, rows += stride) {
+        memcpy(c->dst + (size_t)(y + i) * c->row_bytes, rows, c->row_bytes);
+        c->slack += rows[c->row_bytes + PEN__DECODE_SLACK - 1];
+    }
+    c->next = y + n_rows;
+}
+
+/* decode_into by way of a sink. */
+static inline int collect_into(pen__decoder *dec, file f, pen__rect window, uint8_t *dst,
+                               pen_error *err)
+{
+    pen_image_info info;
+    int rc = pen_image_probe(f.data, f.len, &info, err);
+    if (rc < 0)
+        return rc;
+    collector c = {dst, (size_t)(window.w * pen__decode_channels(&info)), window.h, 0, 0};
+    rc = pen__decode_rows(dec, f.data, f.len, &info, window, &(pen__row_sink){collect, &c}, err);
+    if (rc == 0)
+        assert_int_equal(c.next, window.h);
+    return rc;
+}
+
 static inline pen__rect random_window(uint64_t *state, int w, int h)
 {
     pen__rect r = {.w = roll_between(state, 1, w), .h = roll_between(state, 1, h)};

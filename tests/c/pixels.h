@@ -69,4 +69,8 @@ static inline void all_features(void)
     pen__cpu_mask(~0U);
 }
 
+/* Masks for every SIMD level; the processor may lack some, and does the next lower then. */
+static const unsigned levels[] = {PEN__CPU_AVX2, ~0U};
+enum { N_LEVELS = sizeof levels / sizeof levels[0] };
+
 #endif

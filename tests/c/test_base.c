@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/fmath.h"
+#include "base/gamma.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
@@ -83,6 +84,61 @@ static void normals_have_mean_zero_and_variance_one(void **state)
     assert_true(fabs(squares / 100000 - 1) < 0.02);
 }
 
+/* Mean and variance of `n` draws of Gamma(shape) are both `shape`; those of Beta(a, a) are
+ * 1/2 and 1 / (4 (2a + 1)). */
+static void gammas_and_betas_have_their_mean_and_variance(void **state)
+{
+    (void)state;
+    enum { N = 40000 };
+    static const double shapes[] = {0.1, 0.4, 1.0, 2.5, 30.0};
+    for (size_t k = 0; k < sizeof shapes / sizeof shapes[0]; k++) {
+        double a = shapes[k], sum = 0, squares = 0, beta_sum = 0, beta_squares = 0;
+        for (int64_t i = 0; i < N; i++) {
+            pen__rng rng;
+            pen__rng_init(&rng, 5, PEN__RNG_BATCH, i, 0, 0, (int)k);
+            double gamma = pen__rng_gamma(&rng, a), beta = pen__rng_beta(&rng, a, a);
+            assert_true(gamma > 0 && beta >= 0 && beta <= 1);
+            sum += gamma;
+            squares += gamma * gamma;
+            beta_sum += beta;
+            beta_squares += beta * beta;
+        }
+        double mean = sum / N, variance = squares / N - mean * mean;
+        double beta_mean = beta_sum / N, beta_variance = beta_squares / N - beta_mean * beta_mean;
+        assert_true(fabs(mean / a - 1) < 0.05);
+        assert_true(fabs(variance / a - 1) < 0.1);
+        assert_true(fabs(beta_mean - 0.5) < 0.01);
+        assert_true(fabs(beta_variance * 4 * (2 * a + 1) - 1) < 0.05);
+    }
+}
+
+/* Beta(2, 1) has mean 2/3; swapped, it would be 1/3. */
+static void a_beta_keeps_its_two_shapes_apart(void **state)
+{
+    (void)state;
+    double sum = 0;
+    pen__rng rng;
+    pen__rng_init(&rng, 5, PEN__RNG_BATCH, 0, 0, 0, 0);
+    for (int i = 0; i < 20000; i++)
+        sum += pen__rng_beta(&rng, 2, 1);
+    assert_true(fabs(sum / 20000 - 2.0 / 3) < 0.01);
+}
+
+static void tiny_shapes_neither_vanish_nor_divide_by_zero(void **state)
+{
+    (void)state;
+    pen__rng rng;
+    pen__rng_init(&rng, 5, PEN__RNG_BATCH, 1, 0, 0, 0);
+    int low = 0;
+    for (int i = 0; i < 2000; i++) {
+        assert_true(pen__rng_gamma(&rng, 1e-6) > 0);
+        double beta = pen__rng_beta(&rng, 1e-6, 1e-6);
+        assert_true(beta >= 0 && beta <= 1);
+        low += beta < 0.5;
+    }
+    assert_in_range(low, 900, 1100);
+}
+
 static void own_functions_agree_with_libm(void **state)
 {
     (void)state;
@@ -152,6 +208,9 @@ int main(void)
         cmocka_unit_test(draws_differ_between_domains_samples_epochs_occurrences_and_ops),
         cmocka_unit_test(below_stays_below_and_reaches_every_value),
         cmocka_unit_test(normals_have_mean_zero_and_variance_one),
+        cmocka_unit_test(gammas_and_betas_have_their_mean_and_variance),
+        cmocka_unit_test(a_beta_keeps_its_two_shapes_apart),
+        cmocka_unit_test(tiny_shapes_neither_vanish_nor_divide_by_zero),
         cmocka_unit_test(own_functions_agree_with_libm),
         cmocka_unit_test(the_nth_allocation_fails_once),
         cmocka_unit_test(a_reason_gets_a_prefix_and_never_overflows),

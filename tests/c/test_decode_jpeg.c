@@ -352,7 +352,7 @@ static void check_cancels_between_rows(file f, uint8_t *dst)
     pen_image_info info;
     pen__jpeg *jpeg;
     assert_int_equal(pen_image_probe(f.data, f.len, &info, NULL), 0);
-    pen__decode_job job = {f.data, f.len, &info, {0, 0, 64, 64}, dst, &cancel, NULL};
+    pen__decode_job job = {f.data, f.len, &info, {0, 0, 64, 64}, dst, &cancel, NULL, NULL};
     assert_int_equal(pen__jpeg_create(&jpeg), 0);
     assert_int_equal(pen__jpeg_decode(jpeg, &job), PEN_ECANCELED);
     pen__jpeg_free(jpeg);

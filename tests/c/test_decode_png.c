@@ -259,7 +259,7 @@ static void cancelling_is_noticed_between_rows(void **state)
     pen_image_info info;
     atomic_bool cancel = true;
     assert_int_equal(pen_image_probe(f.data, f.len, &info, NULL), 0);
-    pen__decode_job job = {f.data, f.len, &info, {0, 0, 13, 11}, dst, &cancel, NULL};
+    pen__decode_job job = {f.data, f.len, &info, {0, 0, 13, 11}, dst, &cancel, NULL, NULL};
     assert_int_equal(pen__png_decode(&job), PEN_ECANCELED);
     free(f.data);
 }

@@ -60,13 +60,58 @@ static void simd_gives_the_scalar_bytes(void **state)
                 block px = noise_block((size_t)(sizes[i][0] * sizes[i][1] * ch), 0, (uint32_t)i);
                 scalar_only();
                 block want = run_whole(&spec, px.at, ch, 0);
-                all_features();
-                block got = run_whole(&spec, px.at, ch, (size_t)(1 + i % 15));
-                assert_memory_equal(got.at, want.at, want.n);
+                for (int level = 0; level < N_LEVELS; level++) {
+                    pen__cpu_mask(levels[level]);
+                    block got = run_whole(&spec, px.at, ch, (size_t)(1 + i % 15));
+                    assert_memory_equal(got.at, want.at, want.n);
+                    block_free(got);
+                }
                 block_free(want);
-                block_free(got);
                 block_free(px);
             }
+}
+
+/* Rows in groups of every size, after some that do not count, each with just the slack that a
+ * flow is promised. */
+static void rows_in_a_flow_give_the_same_bytes(void **state)
+{
+    (void)state;
+    int n_flowing = 0;
+    for (int i = 0; i < N_SIZES; i++)
+        for (int f = 0; f < N_FILTERS; f++)
+            for (int part = 0; part < 4; part++) {
+                int ch = part & 1 ? 1 : 3;
+                pen__resize_spec spec = spec_of(sizes[i], filters[f]);
+                if (part >= 2)
+                    spec.window = (pen__rect){spec.out_w / 3, spec.out_h / 4, (spec.out_w + 1) / 2,
+                                              (spec.out_h + 2) / 3};
+                if (!pen__resize_can_flow(&spec))
+                    continue;
+                n_flowing++;
+                block px = noise_block((size_t)(sizes[i][0] * sizes[i][1] * ch), 0, (uint32_t)i);
+                block want = run_whole(&spec, px.at, ch, 0), got = block_new(want.n, 5);
+                block scratch = block_new(pen__resize_scratch(&spec, ch), 0);
+                pen__image out = {.px = got.at};
+                pen__resize_flow flow;
+                pen__resize_flow_begin(&flow, &spec, (pen__rect){0, 0, spec.in_w, spec.in_h}, ch,
+                                       &out, scratch.at);
+                size_t row = (size_t)(spec.in_w * ch);
+                for (int32_t y = 0, n; y < spec.in_h; y += n) {
+                    n = 1 + (y + part) % 5;
+                    n = n < spec.in_h - y ? n : spec.in_h - y;
+                    block rows = noise_block(row * (size_t)n + PEN__RESIZE_SLACK, 0, 9);
+                    pen__resize_flow_rows(&flow, y, rows.at, row, n);
+                    memcpy(rows.at, px.at + (size_t)y * row, row * (size_t)n);
+                    pen__resize_flow_rows(&flow, y, rows.at, row, n);
+                    block_free(rows);
+                }
+                pen__resize_flow_end(&flow);
+                assert_int_equal(out.w, spec.window.w);
+                assert_int_equal(out.h, spec.window.h);
+                assert_memory_equal(got.at, want.at, want.n);
+                block_free(scratch), block_free(got), block_free(want), block_free(px);
+            }
+    assert_true(n_flowing > 100);
 }
 
 /* Each window from exactly the input it says it needs, and from a little more. */
@@ -264,6 +309,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(simd_gives_the_scalar_bytes),
+        cmocka_unit_test(rows_in_a_flow_give_the_same_bytes),
         cmocka_unit_test(a_window_equals_its_part_of_the_whole),
         cmocka_unit_test(a_flat_image_stays_flat),
         cmocka_unit_test(equal_sizes_copy),

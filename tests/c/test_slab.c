@@ -6,18 +6,25 @@
 #include "base/mem.h"
 #include "engine/slab.h"
 
-static const pen_shape shape = {3, 4, 4, PEN_DTYPE_UINT8, PEN_LAYOUT_NCHW, 48};
+static const pen__slab_plan eight = {
+    .shape = {3, 4, 4, PEN_DTYPE_UINT8, PEN_LAYOUT_NCHW, 48},
+    .n_slots = 8,
+};
+static const pen__slab_plan four = {
+    .shape = {3, 4, 4, PEN_DTYPE_UINT8, PEN_LAYOUT_NCHW, 48},
+    .n_slots = 4,
+};
 
 static void dropped_slabs_are_used_again(void **state)
 {
     (void)state;
     int64_t before = pen__mem_live();
     pen__slab_pool *pool;
-    assert_int_equal(pen__slab_pool_create(&pool, &shape, 8, 2), 0);
+    assert_int_equal(pen__slab_pool_create(&pool, &eight, 2), 0);
     pen_batch *a = pen__slab_get(pool), *b = pen__slab_get(pool);
     assert_non_null(a);
     assert_non_null(b);
-    assert_int_equal(pen__slab_pool_used(pool), 2 * (int64_t)pen__slab_bytes(&shape, 8));
+    assert_int_equal(pen__slab_pool_used(pool), 2 * (int64_t)pen__slab_bytes(&eight));
     void *data = pen_batch_data(a);
     pen_batch_unref(a);
     a = pen__slab_get(pool);
@@ -33,7 +40,7 @@ static void handed_over_slabs_leave_the_count_and_may_come_back(void **state)
     (void)state;
     int64_t before = pen__mem_live();
     pen__slab_pool *pool;
-    assert_int_equal(pen__slab_pool_create(&pool, &shape, 8, 2), 0);
+    assert_int_equal(pen__slab_pool_create(&pool, &eight, 2), 0);
     pen_batch *held[10];
     for (int i = 0; i < 10; i++) { /* list(loader): the user may keep any number */
         held[i] = pen__slab_get(pool);
@@ -43,7 +50,7 @@ static void handed_over_slabs_leave_the_count_and_may_come_back(void **state)
     assert_int_equal(pen__slab_pool_used(pool), 0);
     for (int i = 0; i < 10; i++)
         pen_batch_unref(held[i]);
-    assert_int_equal(pen__slab_pool_used(pool), 2 * (int64_t)pen__slab_bytes(&shape, 8));
+    assert_int_equal(pen__slab_pool_used(pool), 2 * (int64_t)pen__slab_bytes(&eight));
     pen__slab_pool_release(pool);
     assert_int_equal(pen__mem_live(), before);
 }
@@ -53,12 +60,12 @@ static void a_batch_outlives_its_pool(void **state)
     (void)state;
     int64_t before = pen__mem_live();
     pen__slab_pool *pool;
-    assert_int_equal(pen__slab_pool_create(&pool, &shape, 8, 2), 0);
+    assert_int_equal(pen__slab_pool_create(&pool, &eight, 2), 0);
     pen_batch *a = pen__slab_get(pool);
     pen__slab_hand_over(a);
     pen_batch_ref(a);
     pen__slab_pool_release(pool);
-    memset(pen_batch_data(a), 1, 8 * shape.bytes);
+    memset(pen_batch_data(a), 1, 8 * eight.shape.bytes);
     pen_batch_unref(a);
     pen_batch_unref(a);
     pen_batch_unref(NULL);
@@ -69,13 +76,13 @@ static void faults_are_sorted_and_bad_slots_cut_out(void **state)
 {
     (void)state;
     pen__slab_pool *pool;
-    assert_int_equal(pen__slab_pool_create(&pool, &shape, 4, 1), 0);
+    assert_int_equal(pen__slab_pool_create(&pool, &four, 1), 0);
     pen_batch *b = pen__slab_get(pool);
     for (int i = 0; i < 4; i++) {
         b->ids[i] = 100 + i;
         b->labels[i] = i;
         b->mask[i] = i == 1 ? PEN__SLOT_BAD : 1;
-        memset(b->data + (size_t)i * shape.bytes, i, shape.bytes);
+        memset(b->data + (size_t)i * four.shape.bytes, i, four.shape.bytes);
     }
     pen_error error = {.code = PEN_ECORRUPT};
     assert_int_equal(pen__slab_note_bad(b, 3, 0, 1, &error), 0);
@@ -88,7 +95,7 @@ static void faults_are_sorted_and_bad_slots_cut_out(void **state)
     pen__slab_compact(b);
     assert_int_equal(pen_batch_count(b), 3);
     assert_int_equal(b->ids[1], 102);
-    assert_int_equal(b->data[shape.bytes], 2);
+    assert_int_equal(b->data[four.shape.bytes], 2);
     pen_batch_unref(b);
     pen__slab_pool_release(pool);
 }
@@ -100,7 +107,7 @@ static void failed_allocations_leave_nothing_behind(void **state)
     for (int n = 1; n < 5; n++) {
         pen__slab_pool *pool = NULL;
         pen__mem_fail_at(n);
-        if (pen__slab_pool_create(&pool, &shape, 4, 1) == 0) {
+        if (pen__slab_pool_create(&pool, &four, 1) == 0) {
             pen_batch *b = pen__slab_get(pool);
             pen_error error = {0};
             if (b)
@@ -113,6 +120,36 @@ static void failed_allocations_leave_nothing_behind(void **state)
     assert_int_equal(pen__mem_live(), before);
 }
 
+static void the_ghost_and_mixed_labels_have_their_own_room(void **state)
+{
+    (void)state;
+    pen__slab_plan plan = eight;
+    plan.has_ghost = true;
+    plan.n_classes = 5;
+    assert_true(pen__slab_bytes(&plan) > pen__slab_bytes(&eight));
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &plan, 1), 0);
+    pen_batch *b = pen__slab_get(pool);
+    memset(b->data, 1, 9 * plan.shape.bytes);
+    for (int i = 0; i < 9; i++) {
+        b->labels[i] = 2;
+        b->ids[i] = 3;
+        b->mask[i] = 4;
+    }
+    for (int i = 0; i < 8 * 5; i++)
+        b->mixed[i] = 5;
+    for (int i = 0; i < 9; i++) {
+        assert_int_equal(b->data[(size_t)(i + 1) * plan.shape.bytes - 1], 1);
+        assert_int_equal(b->labels[i], 2);
+        assert_int_equal(b->ids[i], 3);
+        assert_int_equal(b->mask[i], 4);
+    }
+    assert_int_equal(pen_batch_classes(b), 5);
+    assert_ptr_equal(pen_batch_mixed_labels(b), b->mixed);
+    pen_batch_unref(b);
+    pen__slab_pool_release(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +158,7 @@ int main(void)
         cmocka_unit_test(a_batch_outlives_its_pool),
         cmocka_unit_test(faults_are_sorted_and_bad_slots_cut_out),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
+        cmocka_unit_test(the_ghost_and_mixed_labels_have_their_own_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

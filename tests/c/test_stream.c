@@ -89,6 +89,22 @@ static void replacements_are_repeatable_and_vary(void **state)
     assert_true(n_equal < 3);
 }
 
+static void a_ghost_is_the_slot_before_and_goes_round(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 4; rank++) {
+        pen__stream own = make(100, 8, rank, 4, PEN_TAIL_WRAP);
+        pen__stream before = make(100, 8, (rank + 3) % 4, 4, PEN_TAIL_WRAP);
+        for (int64_t batch = 0; batch < 4; batch++) {
+            pen__slot ghost = pen__stream_ghost(&own, 3, batch);
+            pen__slot last = pen__stream_slot(&before, 3, batch, 7);
+            assert_int_equal(ghost.position, last.position);
+            assert_int_equal(ghost.sample, last.sample);
+            assert_int_equal(ghost.occurrence, last.occurrence);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -97,6 +113,7 @@ int main(void)
         cmocka_unit_test(ranks_share_out_the_same_global_batch),
         cmocka_unit_test(wrapped_samples_are_second_occurrences_and_padding_is_marked),
         cmocka_unit_test(a_tiny_dataset_fills_a_large_batch),
+        cmocka_unit_test(a_ghost_is_the_slot_before_and_goes_round),
         cmocka_unit_test(replacements_are_repeatable_and_vary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

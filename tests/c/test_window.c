@@ -15,7 +15,8 @@ typedef struct fixture {
     pen__window *window;
     _Atomic int filled[JOBS + CAPACITY];
     int64_t n_opened, n_dropped;
-    int fail_at; /* seq whose opening fails, -1: none */
+    int fail_at;               /* seq whose opening fails, -1: none */
+    _Atomic int64_t n_offered; /* jobs there are to open */
 } fixture;
 
 static int open_job(void *ctx, int64_t seq, void **payload)
@@ -23,6 +24,8 @@ static int open_job(void *ctx, int64_t seq, void **payload)
     fixture *f = ctx;
     if (seq == f->fail_at)
         return PEN_ENOMEM;
+    if (seq >= atomic_load(&f->n_offered))
+        return 0;
     f->n_opened++;
     *payload = &f->filled[seq % (JOBS + CAPACITY)];
     return SLOTS;
@@ -49,6 +52,7 @@ static void setup(fixture *f)
 {
     memset(f, 0, sizeof *f);
     f->fail_at = -1;
+    f->n_offered = INT64_MAX;
     assert_int_equal(pen__window_create(&f->window, CAPACITY, open_job, f), 0);
 }
 
@@ -155,6 +159,30 @@ static void a_failed_opening_is_reported_after_the_jobs_before_it(void **state)
     pen__window_free(f.window);
 }
 
+static void workers_wait_until_they_are_told_of_a_job(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    f.n_offered = 0;
+    pen__claim claim;
+    assert_int_equal(pen__window_claim(f.window, false, &claim), PEN_AGAIN);
+    pen__pool *pool;
+    assert_int_equal(pen__pool_start(&pool, 3, work, &f), 0);
+    for (int64_t job = 0; job < 50; job++) {
+        void *payload = NULL;
+        assert_int_equal(pen__window_take(f.window, 0, &payload), PEN_AGAIN);
+        atomic_fetch_add(&f.n_offered, 1);
+        pen__window_poke(f.window);
+        assert_int_equal(pen__window_take(f.window, -1, &payload), 0);
+        assert_ptr_equal(payload, &f.filled[job]);
+        assert_int_equal(f.filled[job], SLOTS);
+    }
+    pen__window_close(f.window);
+    pen__pool_join(pool);
+    pen__window_free(f.window);
+}
+
 static void closing_sends_everybody_home(void **state)
 {
     (void)state;
@@ -194,6 +222,7 @@ int main(void)
         cmocka_unit_test(pausing_drops_everything_and_starts_again_at_zero),
         cmocka_unit_test(pausing_under_load_waits_for_busy_slots),
         cmocka_unit_test(a_failed_opening_is_reported_after_the_jobs_before_it),
+        cmocka_unit_test(workers_wait_until_they_are_told_of_a_job),
         cmocka_unit_test(closing_sends_everybody_home),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
     };

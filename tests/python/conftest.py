@@ -20,6 +20,28 @@ from PIL import Image
 import penstock
 from penstock import transforms as T
 
+# torchvision has no build for the CPU alone.  Its Python part works without its compiled
+# operators once their names exist, which must be before anyone imports it.
+SCHEMAS = (
+    "nms(Tensor a, Tensor b, float c) -> Tensor",
+    "qnms(Tensor a, Tensor b, float c) -> Tensor",
+    "roi_align(Tensor a, Tensor b, float c, int d, int e, int f, bool g) -> Tensor",
+    "roi_pool(Tensor a, Tensor b, float c, int d, int e) -> (Tensor, Tensor)",
+    "ps_roi_align(Tensor a, Tensor b, float c, int d, int e, int f) -> (Tensor, Tensor)",
+    "ps_roi_pool(Tensor a, Tensor b, float c, int d, int e) -> (Tensor, Tensor)",
+    "deform_conv2d(Tensor a) -> Tensor",
+)
+try:
+    import torchvision  # noqa: F401
+except ImportError:
+    pass  # tests that need it skip themselves
+except RuntimeError:
+    import torch
+
+    OPERATORS = torch.library.Library("torchvision", "DEF")  # they live as long as this object
+    for schema in SCHEMAS:
+        OPERATORS.define(schema)
+
 N_PICTURES = 23  # prime: no batch size divides it
 CLASSES = ("ant", "bee", "cat")
 JPEG = {"quality": 90}

@@ -1,7 +1,9 @@
 """Iterating: epochs, lengths, orders, tails, and what a loader leaves behind."""
 
+import copy
 import gc
 import os
+import pickle
 import threading
 import time
 
@@ -276,3 +278,18 @@ def test_other_python_threads_run_while_one_is_in_the_library(tmp_path):
         assert len(ticks) - before > 2
     stop.set()
     ticker.join()
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_loader_says_how_to_have_another_one(folder, plain_ops, duplicate):
+    for loader in (penstock.Loader(folder, plain_ops), penstock.FedLoader(folder, plain_ops)):
+        with pytest.raises(TypeError, match="make another one"):
+            duplicate(loader)
+
+
+@pytest.mark.parametrize(
+    ("option", "limit"), [("batch_size", 2**20), ("prefetch", 1024), ("world_size", 2**20)]
+)
+def test_a_limit_is_the_same_wherever_it_is_checked(folder, plain_ops, option, limit):
+    with pytest.raises(ValueError, match=rf"{option} must be .*{limit}"):
+        penstock.Loader(folder, plain_ops, **{option: limit + 1})

@@ -156,23 +156,29 @@ def test_a_state_of_other_operations_or_data_is_refused(folder, ops, plain_ops, 
         make(spoiled, ops).load_state_dict(state)
 
 
-@pytest.mark.parametrize("spoil", ["empty", "missing", "type", "range"])
-def test_what_is_no_state_is_refused_and_changes_nothing(folder, plain_ops, spoil):
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"epoch": None}, "'epoch' is missing"),
+        ({"epoch": "later"}, "'epoch' is missing or no integer"),
+        ({"batch": -1}, "'batch' is negative"),
+        ({"seed": "one"}, "'seed' is no number"),
+        ({"seed": 1}, "'seed' is missing or no text"),
+        ({"order": "random"}, "'order' is unknown"),
+        ({"tail_auto": 1}, "'tail_auto'"),
+        ({"dataset": "x" * 40}, "'dataset' is no hash"),
+        ({"mix": 3}, "'mix' is no text"),
+        ({"penstock": 2}, "'penstock' is another version"),
+        ({"note": "x" * 1100}, "too long"),
+    ],
+)
+def test_what_is_no_state_is_refused_by_name_and_changes_nothing(folder, plain_ops, wrong, words):
     loader = make(folder, plain_ops)
     take(loader, 2)
     before = loader.state_dict()
-    wrong = dict(before)
-    if spoil == "empty":
-        wrong = {}
-    elif spoil == "missing":
-        wrong.pop("epoch")
-    elif spoil == "type":
-        wrong["epoch"] = "later"
-    else:
-        wrong["epoch"] = -1
-    with pytest.raises(ValueError, match=r"\w") as caught:
-        loader.load_state_dict(wrong)
-    assert isinstance(caught.value, penstock.Error)
+    state = {name: value for name, value in (before | wrong).items() if value is not None}
+    with pytest.raises(penstock.InvalidError, match=words):
+        loader.load_state_dict(state)
     assert loader.state_dict() == before
 
 
