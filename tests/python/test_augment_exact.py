@@ -5,6 +5,7 @@ AutoAugment and its relatives) then do the same with them.  Images are noise in 
 so decoding loses nothing and any difference is an operation's.
 """
 
+import io
 import random
 from fractions import Fraction
 
@@ -170,9 +171,9 @@ def apply_tree(image, op, drawn):
     return image
 
 
-def assert_same(image, ops, seed=0):
-    """penstock and the PIL path agree on the bytes."""
-    data = png(image)
+def assert_same(image, ops, seed=0, data=None):
+    """penstock and the PIL path agree on the bytes; `data` is the image where it is no PNG."""
+    data = data or png(image)
     key = {"seed": seed, "epoch": 1, "sample": seed}
     drawn = penstock.draw(data, ops, **key)
     decode = [T.Decode()] if not isinstance(ops[0], T.Decode) else []
@@ -403,6 +404,20 @@ def test_a_crop_in_a_group_is_no_window_for_what_stands_beside_it():
     group = T.RandomChoice([T.Resize((30, 30)), T.CenterCrop((20, 20))])
     for seed in range(10):
         assert_same(some_image(seed, low=20), [group, T.Resize((10, 10))], seed)
+
+
+def test_a_group_that_begins_with_a_resize_of_a_jpeg():
+    """Rows go from the decoder into a resize that comes first, whoever chose it."""
+    ways = [
+        T.Resize((30, 34)),
+        T.Compose([T.RandomHorizontalFlip(1.0), T.Resize((20, 64))]),
+        T.Compose([T.Resize((90, 21), "bicubic"), T.RandomInvert(1.0)]),
+    ]
+    for seed in range(12):
+        file = io.BytesIO()
+        some_image(seed, low=40, high=90).save(file, "JPEG", quality=90)
+        image, data = Image.open(file), file.getvalue()
+        assert_same(image, [T.RandomChoice(ways), T.CenterCrop((40, 40))], seed, data)
 
 
 @pytest.mark.parametrize("seed", range(20))
