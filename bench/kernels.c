@@ -14,11 +14,15 @@
 
 #include "base/cpu.h"
 #include "base/mem.h"
+#include "ops/augmix_ops.h"
 #include "ops/color.h"
+#include "ops/filter.h"
 #include "ops/geometry.h"
 #include "ops/jpeg_kernels.h"
 #include "ops/resize.h"
 #include "ops/tensor.h"
+#include "ops/tone.h"
+#include "ops/warp.h"
 
 enum { ROUNDS = 9, SIDE = 224, SLOTS = 256 };
 
@@ -150,6 +154,54 @@ static void run_grey(bench *b)
     pen__to_grey(&src, &dst);
 }
 
+static void run_equalize(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__equalize(&im);
+}
+
+static void run_sharpness(bench *b)
+{
+    pen__image im = image(b->src, SIDE, SIDE, 3);
+    pen__sharpness(&im, 1.3F, b->scratch);
+}
+
+static void run_blur(bench *b)
+{
+    const pen__blur blur = {9, 9, 1.1F, 1.1F};
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__gaussian_blur(&src, &blur, &dst, b->scratch);
+}
+
+static void rotate_image(bench *b, pen_filter filter)
+{
+    static const uint8_t black[3] = {0};
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__rotate(&src, 17.0, false, NULL, filter, black, &dst);
+}
+
+static void run_rotate_nearest(bench *b)
+{
+    rotate_image(b, PEN_FILTER_NEAREST);
+}
+
+static void run_rotate_bilinear(bench *b)
+{
+    rotate_image(b, PEN_FILTER_BILINEAR);
+}
+
+static void run_rotate_bicubic(bench *b)
+{
+    rotate_image(b, PEN_FILTER_BICUBIC);
+}
+
+static void run_tensor_affine(bench *b)
+{
+    static const double m[6] = {0.956, 0.292, 3.0, -0.292, 0.956, 1.0};
+    pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
+    pen__tensor_path_affine(&src, m, PEN_FILTER_BILINEAR, &dst);
+}
+
 static void set_tensor(bench *b, pen_dtype dtype, pen_layout layout)
 {
     pen_op norm = {.kind = PEN_OP_NORMALIZE,
@@ -247,6 +299,13 @@ static const job jobs[] = {
     {"contrast", NULL, run_contrast, OUT, 9 * OUT},
     {"saturation", NULL, run_saturation, OUT, 6 * OUT},
     {"hue", NULL, run_hue, OUT, 6 * OUT},
+    {"equalize", NULL, run_equalize, OUT, 9 * OUT},
+    {"sharpness", NULL, run_sharpness, OUT, 6 * OUT},
+    {"gaussian blur 9x9", NULL, run_blur, OUT, 6 * OUT},
+    {"rotate nearest", NULL, run_rotate_nearest, OUT, 6 * OUT},
+    {"rotate bilinear", NULL, run_rotate_bilinear, OUT, 6 * OUT},
+    {"rotate bicubic", NULL, run_rotate_bicubic, OUT, 6 * OUT},
+    {"augmix affine bilinear", NULL, run_tensor_affine, OUT, 6 * OUT},
     {"jpeg idct", NULL, run_idct, OUT, 3 * OUT},
     {"jpeg idct, low frequencies", NULL, run_idct_low, OUT, 3 * OUT},
     {"jpeg upsample h2v2", NULL, run_upsample, OUT, 2 * OUT},

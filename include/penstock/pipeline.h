@@ -14,7 +14,7 @@
 #include <penstock/image.h>
 #include <penstock/op.h>
 
-#define PEN_PIPELINE_MAX_OPS 32
+#define PEN_PIPELINE_MAX_OPS 64 /* groups and their members all count */
 
 typedef struct pen_pipeline pen_pipeline;
 
@@ -44,15 +44,49 @@ typedef struct pen_key {
     int32_t occurrence; /* 0 for a sample's first time in an epoch */
 } pen_key;
 
-/* What one operation does to one sample. */
+/* One primitive of AutoAugment and its relatives, as torchvision's _apply_op takes it. */
+typedef struct pen_augment_step {
+    pen_augment kind;
+    float magnitude; /* with its sign */
+} pen_augment_step;
+
+/* What one operation does to one sample.  Of the union, the member of its kind counts. */
 typedef struct pen_params {
     pen_op_kind kind;
-    bool applied;         /* flips, erasing: does it happen? */
+    bool applied;         /* does it happen?  false too for what a group did not take */
     int32_t in_w, in_h;   /* size before */
     int32_t out_w, out_h; /* size after */
     int32_t x, y, w, h;   /* box: crops (may hang over where padding is added), erasing */
-    uint8_t order[4];     /* jitter: 0 brightness, 1 contrast, 2 saturation, 3 hue, in turn */
-    float factor[4];      /* jitter: indexed as above */
+    union {
+        struct {
+            uint8_t order[4]; /* 0 brightness, 1 contrast, 2 saturation, 3 hue, in turn */
+            float factor[4];  /* indexed as above */
+        } jitter;
+        struct {
+            float angle; /* degrees: counter-clockwise for rotation, clockwise for affine */
+            int32_t translate[2]; /* affine only, as what follows */
+            float scale;
+            float shear[2]; /* degrees */
+        } warp;             /* RANDOM_ROTATION, RANDOM_AFFINE */
+        struct {
+            int32_t
+                points[8]; /* x, y of where top left, top right, bottom right and bottom left go */
+        } perspective;
+        struct {
+            float sigma;
+        } blur;
+        struct {
+            uint8_t n_steps;
+            uint8_t n_chains;                  /* AUG_MIX: the steps in turn belong to chains */
+            uint8_t depth[PEN_MAX_CHAINS];     /* AUG_MIX: steps of each */
+            float weights[PEN_MAX_CHAINS + 1]; /* AUG_MIX: of the image itself and of each chain */
+            pen_augment_step steps[PEN_MAX_AUGMENTS];
+        } augment; /* AUTO_AUGMENT, RAND_AUGMENT, TRIVIAL_AUGMENT, AUG_MIX */
+        struct {
+            uint8_t n_taken;                /* RANDOM_APPLY: 0 or all; RANDOM_CHOICE: 1 */
+            uint8_t order[PEN_MAX_MEMBERS]; /* which members are taken, in turn */
+        } group;
+    };
 } pen_params;
 
 /* Check the line, add Decode and find out what comes out.  The output size must
@@ -71,8 +105,8 @@ PEN_API const char *pen_pipeline_describe(const pen_pipeline *pipe);
 /* 32 hex digits over the description and the numerics version. */
 PEN_API const char *pen_pipeline_hash(const pen_pipeline *pipe);
 
-/* Draw the parameters of every operation (one pen_params an operation, Decode
- * included) for an image with this header. */
+/* Draw the parameters of every operation (one pen_params an operation, Decode,
+ * groups and members included) for an image with this header. */
 PEN_API int pen_pipeline_draw(const pen_pipeline *pipe, const pen_key *key,
                               const pen_image_info *info, pen_params *out, size_t out_cap,
                               pen_error *err);

@@ -51,6 +51,7 @@ typedef enum py_field_type {
     PY_FIELD_INT64,
     PY_FIELD_UINT64,
     PY_FIELD_FLOAT,
+    PY_FIELD_DOUBLE,
 } py_field_type;
 
 /* One member of a struct; `count` above 1 is an array, a tuple in Python. */

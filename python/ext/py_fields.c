@@ -13,6 +13,7 @@ static const size_t field_bytes[] = {
     [PY_FIELD_BOOL] = sizeof(bool),       [PY_FIELD_UINT8] = sizeof(uint8_t),
     [PY_FIELD_INT32] = sizeof(int32_t),   [PY_FIELD_INT64] = sizeof(int64_t),
     [PY_FIELD_UINT64] = sizeof(uint64_t), [PY_FIELD_FLOAT] = sizeof(float),
+    [PY_FIELD_DOUBLE] = sizeof(double),
 };
 
 /* ---- to Python ---- */
@@ -32,6 +33,8 @@ static PyObject *element_to_python(py_field_type type, const void *from)
         return PyLong_FromUnsignedLongLong(*(const uint64_t *)from);
     case PY_FIELD_FLOAT:
         return PyFloat_FromDouble((double)*(const float *)from);
+    case PY_FIELD_DOUBLE:
+        return PyFloat_FromDouble(*(const double *)from);
     case PY_FIELD_END:
         break;
     }
@@ -94,15 +97,23 @@ static int uint64_from_python(PyObject *value, uint64_t *out)
     return *out == UINT64_MAX && PyErr_Occurred() ? -1 : 0;
 }
 
-static int float_from_python(PyObject *value, float *out)
+static int double_from_python(PyObject *value, double limit, double *out)
 {
-    double wide = PyFloat_AsDouble(value);
-    if (wide == -1.0 && PyErr_Occurred())
+    *out = PyFloat_AsDouble(value);
+    if (*out == -1.0 && PyErr_Occurred())
         return -1;
-    if (!isfinite(wide) || fabs(wide) > (double)FLT_MAX) {
-        PyErr_SetString(PyExc_OverflowError, "not a finite float32");
+    if (!isfinite(*out) || fabs(*out) > limit) {
+        PyErr_SetString(PyExc_OverflowError, "not a finite number");
         return -1;
     }
+    return 0;
+}
+
+static int float_from_python(PyObject *value, float *out)
+{
+    double wide;
+    if (double_from_python(value, (double)FLT_MAX, &wide) < 0)
+        return -1;
     *out = (float)wide;
     return 0;
 }
@@ -135,6 +146,8 @@ static int element_from_python(py_field_type type, void *into, PyObject *value)
         return uint64_from_python(value, into);
     case PY_FIELD_FLOAT:
         return float_from_python(value, into);
+    case PY_FIELD_DOUBLE:
+        return double_from_python(value, DBL_MAX, into);
     case PY_FIELD_END:
         break;
     }

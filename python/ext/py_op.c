@@ -1,4 +1,4 @@
-/* py_op.c - operations and their drawn parameters, between Python and C.
+/* py_op.c - operations, between Python and C.
  *
  * One table an operation; the names in it are those of the members in op.h.
  * Values are checked for type and range here, for sense by the pipeline.
@@ -51,8 +51,106 @@ static const py_field random_resized_crop_fields[] = {
     MEMBER(PY_FIELD_FLOAT, area, ratio_min), MEMBER(PY_FIELD_FLOAT, area, ratio_max),
     MEMBER(PY_FIELD_INT32, area, filter),    {0},
 };
-static const py_field flip_fields[] = {
-    MEMBER(PY_FIELD_FLOAT, flip, p),
+static const py_field pad_fields[] = {
+    MEMBERS(PY_FIELD_INT32, crop, pad, 4),
+    MEMBER(PY_FIELD_INT32, crop, padding_mode),
+    MEMBERS(PY_FIELD_UINT8, crop, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field chance_fields[] = {
+    MEMBER(PY_FIELD_FLOAT, chance, p),
+    {0},
+};
+static const py_field posterize_fields[] = {
+    MEMBER(PY_FIELD_FLOAT, chance, p),
+    MEMBER(PY_FIELD_INT32, chance, bits),
+    {0},
+};
+static const py_field solarize_fields[] = {
+    MEMBER(PY_FIELD_FLOAT, chance, p),
+    MEMBER(PY_FIELD_FLOAT, chance, threshold),
+    {0},
+};
+static const py_field sharpness_fields[] = {
+    MEMBER(PY_FIELD_FLOAT, chance, p),
+    MEMBER(PY_FIELD_FLOAT, chance, factor),
+    {0},
+};
+static const py_field rotation_fields[] = {
+    MEMBERS(PY_FIELD_FLOAT, warp, degrees, 2),
+    MEMBER(PY_FIELD_BOOL, warp, expand),
+    MEMBER(PY_FIELD_BOOL, warp, has_center),
+    MEMBERS(PY_FIELD_DOUBLE, warp, center, 2),
+    MEMBER(PY_FIELD_INT32, warp, filter),
+    MEMBERS(PY_FIELD_UINT8, warp, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field affine_fields[] = {
+    MEMBERS(PY_FIELD_FLOAT, warp, degrees, 2),
+    MEMBERS(PY_FIELD_DOUBLE, warp, translate, 2),
+    MEMBERS(PY_FIELD_FLOAT, warp, scale, 2),
+    MEMBERS(PY_FIELD_FLOAT, warp, shear, 4),
+    MEMBER(PY_FIELD_BOOL, warp, has_center),
+    MEMBERS(PY_FIELD_DOUBLE, warp, center, 2),
+    MEMBER(PY_FIELD_INT32, warp, filter),
+    MEMBERS(PY_FIELD_UINT8, warp, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field perspective_fields[] = {
+    MEMBER(PY_FIELD_DOUBLE, warp, distortion_scale),
+    MEMBER(PY_FIELD_DOUBLE, warp, p),
+    MEMBER(PY_FIELD_INT32, warp, filter),
+    MEMBERS(PY_FIELD_UINT8, warp, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field blur_fields[] = {
+    MEMBER(PY_FIELD_INT32, blur, kernel_w),
+    MEMBER(PY_FIELD_INT32, blur, kernel_h),
+    MEMBERS(PY_FIELD_FLOAT, blur, sigma, 2),
+    {0},
+};
+static const py_field auto_augment_fields[] = {
+    MEMBER(PY_FIELD_INT32, augment, policy),
+    MEMBER(PY_FIELD_INT32, augment, filter),
+    MEMBERS(PY_FIELD_UINT8, augment, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field rand_augment_fields[] = {
+    MEMBER(PY_FIELD_INT32, augment, num_ops),
+    MEMBER(PY_FIELD_INT32, augment, magnitude),
+    MEMBER(PY_FIELD_INT32, augment, num_magnitude_bins),
+    MEMBER(PY_FIELD_INT32, augment, filter),
+    MEMBERS(PY_FIELD_UINT8, augment, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field trivial_augment_fields[] = {
+    MEMBER(PY_FIELD_INT32, augment, num_magnitude_bins),
+    MEMBER(PY_FIELD_INT32, augment, filter),
+    MEMBERS(PY_FIELD_UINT8, augment, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field aug_mix_fields[] = {
+    MEMBER(PY_FIELD_INT32, augment, severity),
+    MEMBER(PY_FIELD_INT32, augment, mixture_width),
+    MEMBER(PY_FIELD_INT32, augment, chain_depth),
+    MEMBER(PY_FIELD_FLOAT, augment, alpha),
+    MEMBER(PY_FIELD_BOOL, augment, all_ops),
+    MEMBER(PY_FIELD_INT32, augment, filter),
+    MEMBERS(PY_FIELD_UINT8, augment, fill, PEN_MAX_CHANNELS),
+    {0},
+};
+static const py_field group_fields[] = {
+    MEMBER(PY_FIELD_INT32, group, n),
+    {0},
+};
+static const py_field random_apply_fields[] = {
+    MEMBER(PY_FIELD_INT32, group, n),
+    MEMBER(PY_FIELD_FLOAT, group, p),
+    {0},
+};
+static const py_field random_choice_fields[] = {
+    MEMBER(PY_FIELD_INT32, group, n),
+    MEMBERS(PY_FIELD_FLOAT, group, weights, PEN_MAX_MEMBERS),
     {0},
 };
 static const py_field jitter_fields[] = {
@@ -89,17 +187,36 @@ static const py_field *const fields_of[PEN_OP_COUNT] = {
     [PEN_OP_CENTER_CROP] = center_crop_fields,
     [PEN_OP_RANDOM_CROP] = random_crop_fields,
     [PEN_OP_RANDOM_RESIZED_CROP] = random_resized_crop_fields,
-    [PEN_OP_HFLIP] = flip_fields,
-    [PEN_OP_VFLIP] = flip_fields,
+    [PEN_OP_HFLIP] = chance_fields,
+    [PEN_OP_VFLIP] = chance_fields,
     [PEN_OP_COLOR_JITTER] = jitter_fields,
     [PEN_OP_GRAYSCALE] = grayscale_fields,
     [PEN_OP_TO_TENSOR] = no_fields,
     [PEN_OP_NORMALIZE] = normalize_fields,
     [PEN_OP_RANDOM_ERASING] = random_erasing_fields,
+    [PEN_OP_PAD] = pad_fields,
+    [PEN_OP_RANDOM_GRAYSCALE] = chance_fields,
+    [PEN_OP_RANDOM_INVERT] = chance_fields,
+    [PEN_OP_RANDOM_POSTERIZE] = posterize_fields,
+    [PEN_OP_RANDOM_SOLARIZE] = solarize_fields,
+    [PEN_OP_RANDOM_SHARPNESS] = sharpness_fields,
+    [PEN_OP_RANDOM_AUTOCONTRAST] = chance_fields,
+    [PEN_OP_RANDOM_EQUALIZE] = chance_fields,
+    [PEN_OP_RANDOM_ROTATION] = rotation_fields,
+    [PEN_OP_RANDOM_AFFINE] = affine_fields,
+    [PEN_OP_RANDOM_PERSPECTIVE] = perspective_fields,
+    [PEN_OP_GAUSSIAN_BLUR] = blur_fields,
+    [PEN_OP_AUTO_AUGMENT] = auto_augment_fields,
+    [PEN_OP_RAND_AUGMENT] = rand_augment_fields,
+    [PEN_OP_TRIVIAL_AUGMENT] = trivial_augment_fields,
+    [PEN_OP_AUG_MIX] = aug_mix_fields,
+    [PEN_OP_RANDOM_APPLY] = random_apply_fields,
+    [PEN_OP_RANDOM_CHOICE] = random_choice_fields,
+    [PEN_OP_RANDOM_ORDER] = group_fields,
+    [PEN_OP_COMPOSE] = group_fields,
 };
 
-/* -1 and ValueError for a name that is not in op.h's list. */
-static int kind_named(const char *name)
+int py_op_kind_named(const char *name)
 {
     for (int kind = 0; kind < PEN_OP_COUNT; kind++)
         if (strcmp(name, pen_op_name((pen_op_kind)kind)) == 0)
@@ -119,58 +236,10 @@ int py_op_from_python(PyObject *pair, pen_op *out)
     if (!PyArg_ParseTuple(pair, "sO!;an operation is a tuple (name, settings)", &name, &PyDict_Type,
                           &settings))
         return -1;
-    const int kind = kind_named(name);
+    const int kind = py_op_kind_named(name);
     if (kind < 0)
         return -1;
     memset(out, 0, sizeof *out);
     out->kind = (pen_op_kind)kind;
     return py_fields_from_dict(fields_of[kind], out, settings, name, NULL);
-}
-
-/* ---- drawn parameters ---- */
-
-static const py_field params_fields[] = {
-    {"applied", PY_FIELD_BOOL, offsetof(pen_params, applied), 1},
-    {"in_w", PY_FIELD_INT32, offsetof(pen_params, in_w), 1},
-    {"in_h", PY_FIELD_INT32, offsetof(pen_params, in_h), 1},
-    {"out_w", PY_FIELD_INT32, offsetof(pen_params, out_w), 1},
-    {"out_h", PY_FIELD_INT32, offsetof(pen_params, out_h), 1},
-    {"x", PY_FIELD_INT32, offsetof(pen_params, x), 1},
-    {"y", PY_FIELD_INT32, offsetof(pen_params, y), 1},
-    {"w", PY_FIELD_INT32, offsetof(pen_params, w), 1},
-    {"h", PY_FIELD_INT32, offsetof(pen_params, h), 1},
-    {"order", PY_FIELD_UINT8, offsetof(pen_params, order), 4},
-    {"factor", PY_FIELD_FLOAT, offsetof(pen_params, factor), 4},
-    {0},
-};
-
-PyObject *py_params_to_python(const pen_params *params)
-{
-    PyObject *dict = py_fields_to_dict(params_fields, params);
-    PyObject *kind = dict ? PyUnicode_FromString(pen_op_name(params->kind)) : NULL;
-    if (!kind || PyDict_SetItemString(dict, "kind", kind) < 0)
-        Py_CLEAR(dict);
-    Py_XDECREF(kind);
-    return dict;
-}
-
-int py_params_from_python(PyObject *dict, pen_params *out)
-{
-    if (!PyDict_Check(dict)) {
-        PyErr_SetString(PyExc_TypeError, "params: a list of dicts is expected, as draw() gives");
-        return -1;
-    }
-    PyObject *kind = PyDict_GetItemString(dict, "kind");
-    const char *name = kind && PyUnicode_Check(kind) ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
-    if (!name) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "params: 'kind' is missing");
-        return -1;
-    }
-    const int number = kind_named(name);
-    if (number < 0)
-        return -1;
-    memset(out, 0, sizeof *out);
-    out->kind = (pen_op_kind)number;
-    return py_fields_from_dict(params_fields, out, dict, name, "kind");
 }

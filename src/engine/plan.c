@@ -6,7 +6,8 @@
  *   Resize, then a crop inside it    what the crop's window depends on
  *   anything else                    the whole image
  * Everything later works on whole, small images.  Where a resize is what comes first, it
- * takes rows as they are decoded, and the window is never in memory as a whole.
+ * takes rows as they are decoded, and the window is never in memory as a whole.  A group's
+ * steps are those of the members it took, in the order it took them.
  */
 #include "engine/plan.h"
 
@@ -43,10 +44,11 @@ static bool is_crop(const pen_op *op)
     return op->kind == PEN_OP_CENTER_CROP || op->kind == PEN_OP_RANDOM_CROP;
 }
 
-/* A Resize whose result is only looked at through the crop that follows. */
+/* A Resize whose result is only looked at through the crop that follows.  Not in
+ * groups, where neighbours need not follow each other. */
 static bool is_resize_then_crop(const pen_pipeline *pipe, const pen_params *params, size_t i)
 {
-    return pipe->ops[i].kind == PEN_OP_RESIZE && i + 1 < pipe->n_image_ops &&
+    return pipe->ops[i].kind == PEN_OP_RESIZE && pipe->depth[i] == 0 && i + 1 < pipe->n_image_ops &&
            is_crop(&pipe->ops[i + 1]) &&
            is_inside(box_of(&params[i + 1]), params[i].out_w, params[i].out_h);
 }
@@ -85,20 +87,13 @@ static pen__rect needed(const pen_pipeline *pipe, const pen_params *params)
     return all;
 }
 
-/* The image at a place of the line while steps are added. */
-typedef struct cursor {
-    pen__plan *plan;
-    int32_t w, h, ch;
-    int meant_ch; /* channels the pipeline means; ch may still be 1 where this is 3 */
-} cursor;
-
-static pen__step *add_step(cursor *at, pen__action action, size_t op, int32_t w, int32_t h, int ch)
+pen__step *pen__plan_add(pen__cursor *at, pen__action action, int32_t w, int32_t h, int ch)
 {
     pen__plan *plan = at->plan;
     pen__step *step = &plan->steps[plan->n_steps++];
     memset(step, 0, sizeof *step);
     step->action = action;
-    step->op = (uint8_t)op;
+    step->is_rgb = at->meant_ch == 3;
     size_t bytes = (size_t)w * (size_t)h * (size_t)ch;
     if (bytes > plan->image_bytes)
         plan->image_bytes = bytes;
@@ -108,90 +103,186 @@ static pen__step *add_step(cursor *at, pen__action action, size_t op, int32_t w,
     return step;
 }
 
-static void add_resize(cursor *at, const pen__resize_spec *spec, size_t op, pen__rect have)
+static void take_scratch(pen__cursor *at, size_t bytes)
 {
-    size_t scratch = pen__resize_scratch(spec, at->ch);
-    if (scratch > at->plan->resize_bytes)
-        at->plan->resize_bytes = scratch;
-    pen__step *step = add_step(at, PEN__ACT_RESIZE, op, spec->window.w, spec->window.h, at->ch);
-    step->resize = *spec;
-    step->have = have;
+    if (bytes > at->plan->kernel_bytes)
+        at->plan->kernel_bytes = bytes;
 }
 
-static void add_crop(cursor *at, size_t op, pen__rect box, const uint8_t *fill)
+void pen__plan_add_tone(pen__cursor *at, pen__action action, double value)
 {
-    bool is_grey_fill = !fill || (fill[0] == fill[1] && fill[1] == fill[2]);
-    if (at->ch < at->meant_ch && !is_grey_fill)
-        add_step(at, PEN__ACT_SPREAD, op, at->w, at->h, 3);
-    add_step(at, PEN__ACT_CROP, op, box.w, box.h, at->ch)->box = box;
+    if (action == PEN__ACT_SHARPNESS || action == PEN__ACT_TENSOR_SHARPNESS)
+        take_scratch(at, pen__sharpness_scratch(at->w, at->h, at->ch));
+    pen__plan_add(at, action, at->w, at->h, at->ch)->value = value;
 }
 
-/* Jitter works on three channels; grey files are spread for it, and a pipeline
- * of one channel goes back to one. */
-static void add_jitter(cursor *at, size_t op)
+void pen__plan_widen_for(pen__cursor *at, const uint8_t fill[PEN_MAX_CHANNELS])
 {
-    int ch = at->ch;
-    if (ch == 1)
-        add_step(at, PEN__ACT_SPREAD, op, at->w, at->h, 3);
-    add_step(at, PEN__ACT_JITTER, op, at->w, at->h, 3);
-    if (ch == 1)
-        add_step(at, PEN__ACT_GREY, op, at->w, at->h, 1);
+    bool is_grey = fill[0] == fill[1] && fill[1] == fill[2];
+    if (at->ch < at->meant_ch && !is_grey)
+        pen__plan_add(at, PEN__ACT_SPREAD, at->w, at->h, 3);
 }
 
-/* Add the steps of operation i; returns how many operations they cover. */
-static size_t add_op(cursor *at, const pen_pipeline *pipe, const pen_params *params, size_t i,
-                     pen__rect have)
+static void add_resize(pen__cursor *at, const pen__resize_spec *spec, pen__rect have)
 {
+    take_scratch(at, pen__resize_scratch(spec, at->ch));
+    pen__step *step = pen__plan_add(at, PEN__ACT_RESIZE, spec->window.w, spec->window.h, at->ch);
+    step->resize.spec = *spec;
+    step->resize.have = have;
+}
+
+/* `op` says what lies outside of the image; NULL where the box lies inside. */
+static void add_crop(pen__cursor *at, pen__rect box, const pen_op *op)
+{
+    if (op)
+        pen__plan_widen_for(at, op->crop.fill);
+    pen__step *step = pen__plan_add(at, PEN__ACT_CROP, box.w, box.h, at->ch);
+    step->crop.box = box;
+    if (op) {
+        step->crop.mode = op->crop.padding_mode;
+        memcpy(step->crop.fill, op->crop.fill, sizeof step->crop.fill);
+    }
+}
+
+static void add_jitter(pen__cursor *at, const pen_op *op, const pen_params *p)
+{
+    static const pen__action actions[4] = {PEN__ACT_BRIGHTNESS, PEN__ACT_CONTRAST,
+                                           PEN__ACT_SATURATION, PEN__ACT_HUE};
+    for (int i = 0; i < 4; i++) {
+        int component = p->jitter.order[i];
+        if (pen__jitter_is_on(op, component))
+            pen__plan_add_tone(at, actions[component], (double)p->jitter.factor[component]);
+    }
+}
+
+/* One channel stands for three equal ones until the tensor. */
+static void add_grey(pen__cursor *at)
+{
+    if (at->ch == 3)
+        pen__plan_add(at, PEN__ACT_GREY, at->w, at->h, 1);
+}
+
+static void add_blur(pen__cursor *at, const pen_op *op, const pen_params *p)
+{
+    pen__blur blur = {op->blur.kernel_w, op->blur.kernel_h, p->blur.sigma, p->blur.sigma};
+    take_scratch(at, pen__gaussian_blur_scratch(&blur, at->w, at->h, at->ch));
+    pen__plan_add(at, PEN__ACT_BLUR, at->w, at->h, at->ch)->blur = blur;
+}
+
+/* What happens or does not, by chance. */
+static void add_chance(pen__cursor *at, const pen_op *op)
+{
+    switch (op->kind) {
+    case PEN_OP_HFLIP:
+        pen__plan_add_tone(at, PEN__ACT_HFLIP, 0);
+        break;
+    case PEN_OP_VFLIP:
+        pen__plan_add_tone(at, PEN__ACT_VFLIP, 0);
+        break;
+    case PEN_OP_RANDOM_GRAYSCALE:
+        add_grey(at);
+        break;
+    case PEN_OP_RANDOM_INVERT:
+        pen__plan_add_tone(at, PEN__ACT_INVERT, 0);
+        break;
+    case PEN_OP_RANDOM_POSTERIZE:
+        pen__plan_add_tone(at, PEN__ACT_POSTERIZE, op->chance.bits);
+        break;
+    case PEN_OP_RANDOM_SOLARIZE:
+        pen__plan_add_tone(at, PEN__ACT_SOLARIZE, (double)op->chance.threshold);
+        break;
+    case PEN_OP_RANDOM_SHARPNESS:
+        pen__plan_add_tone(at, PEN__ACT_SHARPNESS, (double)op->chance.factor);
+        break;
+    case PEN_OP_RANDOM_AUTOCONTRAST:
+        pen__plan_add_tone(at, PEN__ACT_AUTOCONTRAST, 0);
+        break;
+    default:
+        pen__plan_add_tone(at, PEN__ACT_EQUALIZE, 0);
+        break;
+    }
+}
+
+/* Add the steps of operation i, which happens and is no group; returns where the line goes on. */
+static size_t add_leaf(pen__cursor *at, const pen_pipeline *pipe, const pen_params *params,
+                       size_t i, pen__rect have)
+{
+    const pen_op *op = &pipe->ops[i];
     const pen_params *p = &params[i];
-    switch (pipe->ops[i].kind) {
+    switch (op->kind) {
     case PEN_OP_RESIZE: {
         pen__resize_spec spec = resize_of(pipe, params, i);
-        add_resize(at, &spec, i, have);
-        return is_resize_then_crop(pipe, params, i) ? 2 : 1;
+        add_resize(at, &spec, have);
+        return is_resize_then_crop(pipe, params, i) ? i + 2 : i + 1;
     }
     case PEN_OP_RANDOM_RESIZED_CROP: {
         pen__resize_spec spec = resize_of(pipe, params, i);
         if (i > 1) /* as first operation, its box is what was decoded */
-            add_crop(at, i, box_of(p), NULL);
-        add_resize(at, &spec, i, whole(p->w, p->h));
-        return 1;
+            add_crop(at, box_of(p), NULL);
+        add_resize(at, &spec, whole(p->w, p->h));
+        break;
     }
+    case PEN_OP_PAD:
     case PEN_OP_CENTER_CROP:
     case PEN_OP_RANDOM_CROP:
         if (i > 1 || !is_inside(box_of(p), p->in_w, p->in_h))
-            add_crop(at, i, box_of(p), pipe->ops[i].crop.fill);
-        return 1;
-    case PEN_OP_HFLIP:
-    case PEN_OP_VFLIP:
-        if (p->applied)
-            add_step(at, pipe->ops[i].kind == PEN_OP_HFLIP ? PEN__ACT_HFLIP : PEN__ACT_VFLIP, i,
-                     at->w, at->h, at->ch);
-        return 1;
+            add_crop(at, box_of(p), op);
+        break;
     case PEN_OP_COLOR_JITTER:
-        add_jitter(at, i);
-        return 1;
-    case PEN_OP_GRAYSCALE: /* one channel stands for three equal ones until the tensor */
-        if (at->ch == 3)
-            add_step(at, PEN__ACT_GREY, i, at->w, at->h, 1);
-        at->meant_ch = pipe->ops[i].grayscale.channels;
-        return 1;
+        add_jitter(at, op, p);
+        break;
+    case PEN_OP_GRAYSCALE:
+        add_grey(at);
+        at->meant_ch = op->grayscale.channels;
+        break;
+    case PEN_OP_RANDOM_ROTATION:
+    case PEN_OP_RANDOM_AFFINE:
+    case PEN_OP_RANDOM_PERSPECTIVE:
+        pen__plan_add_warp(at, op, p);
+        break;
+    case PEN_OP_GAUSSIAN_BLUR:
+        add_blur(at, op, p);
+        break;
+    case PEN_OP_AUTO_AUGMENT:
+    case PEN_OP_RAND_AUGMENT:
+    case PEN_OP_TRIVIAL_AUGMENT:
+    case PEN_OP_AUG_MIX:
+        pen__plan_add_augments(at, op, p);
+        break;
     default:
-        return 1;
+        add_chance(at, op);
+        break;
     }
+    return i + 1;
+}
+
+/* The same for any operation. */
+static size_t add_tree(pen__cursor *at, const pen_pipeline *pipe, const pen_params *params,
+                       size_t i, pen__rect have)
+{
+    const pen_params *p = &params[i];
+    if (!p->applied)
+        return pipe->end[i];
+    if (!pen_op_is_group(pipe->ops[i].kind))
+        return add_leaf(at, pipe, params, i, have);
+    for (int k = 0; k < p->group.n_taken; k++)
+        add_tree(at, pipe, params, pen__pipeline_member(pipe, i, p->group.order[k]),
+                 whole(at->w, at->h));
+    return pipe->end[i];
 }
 
 static bool starts_in_flow(const pen__plan *plan, const pen_image_info *info)
 {
     const pen__step *first = &plan->steps[0];
     return plan->n_steps > 0 && first->action == PEN__ACT_RESIZE &&
-           pen__resize_can_flow(&first->resize) && pen__decode_has_rows(info);
+           pen__resize_can_flow(&first->resize.spec) && pen__decode_has_rows(info);
 }
 
 void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_info *info,
                      const pen_params *params)
 {
     plan->n_steps = 0;
-    plan->resize_bytes = 0;
+    plan->kernel_bytes = plan->mix_bytes = 0;
     pen__rect have = needed(pipe, params);
     int ch = pen__decode_channels(info);
     int orientation = pipe->ops[0].decode.use_exif ? info->orientation : 1;
@@ -199,58 +290,48 @@ void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_
     plan->image_bytes = 0;
     plan->library_bytes = pen__decode_memory(info, plan->window);
 
-    cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels};
+    pen__cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels};
     if (orientation != 1)
-        add_step(&at, PEN__ACT_ORIENT, 0, have.w, have.h, ch);
+        pen__plan_add(&at, PEN__ACT_ORIENT, have.w, have.h, ch)->value = orientation;
     if (ch == 3 && pipe->ops[0].decode.channels == 1)
-        add_step(&at, PEN__ACT_GREY, 0, have.w, have.h, 1);
+        add_grey(&at);
     for (size_t i = 1; i < pipe->n_image_ops;)
-        i += add_op(&at, pipe, params, i, i == 1 ? have : whole(at.w, at.h));
+        i = add_tree(&at, pipe, params, i, i == 1 ? have : whole(at.w, at.h));
     plan->starts_in_flow = starts_in_flow(plan, info);
     size_t window_bytes = (size_t)have.w * (size_t)have.h * (size_t)ch;
     if (!plan->starts_in_flow && window_bytes > plan->image_bytes)
         plan->image_bytes = window_bytes;
-    plan->scratch_bytes = 2 * align_up(plan->image_bytes) + align_up(plan->resize_bytes);
+    plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
 }
 
-static int check_one(const pen_op *op, const pen_params *p, const pen_params *drawn)
+pen__buffers pen__plan_buffers(const pen__plan *plan, void *scratch)
 {
-    if (p->kind != op->kind || p->in_w != drawn->in_w || p->in_h != drawn->in_h ||
-        p->out_w != drawn->out_w || p->out_h != drawn->out_h)
-        return -1;
-    if (op->kind == PEN_OP_RANDOM_RESIZED_CROP)
-        return is_inside(box_of(p), p->in_w, p->in_h) ? 0 : -1;
-    if (op->kind == PEN_OP_RANDOM_ERASING && p->applied)
-        return p->w == 0 || p->h == 0 || is_inside(box_of(p), p->in_w, p->in_h) ? 0 : -1;
-    if (is_crop(op)) {
-        bool overlaps = p->x > -p->w && p->y > -p->h && p->x < p->in_w && p->y < p->in_h;
-        bool may_mirror =
-            op->crop.padding_mode < PEN_PADDING_REFLECT || is_inside(box_of(p), p->in_w, p->in_h);
-        return p->w == op->crop.w && p->h == op->crop.h && overlaps && may_mirror ? 0 : -1;
+    const size_t sizes[5] = {plan->image_bytes, plan->image_bytes, plan->kernel_bytes,
+                             plan->mix_bytes, plan->mix_bytes * sizeof(float)};
+    uint8_t *starts[5], *at = scratch;
+    size_t bytes = 0;
+    for (int i = 0; i < 5; i++) {
+        starts[i] = at ? at + bytes : NULL;
+        bytes += align_up(sizes[i]);
     }
-    if (op->kind == PEN_OP_COLOR_JITTER) {
-        unsigned seen = 0;
-        for (int i = 0; i < 4; i++) {
-            bool is_sane = i == 3 ? p->factor[i] >= -0.5F && p->factor[i] <= 0.5F
-                                  : p->factor[i] >= 0 && p->factor[i] < 1e6F;
-            seen |= is_sane && p->order[i] < 4 ? 1U << p->order[i] : 0;
-        }
-        return seen == 0xF ? 0 : -1;
-    }
-    return p->w == drawn->w && p->h == drawn->h && p->x == drawn->x && p->y == drawn->y ? 0 : -1;
+    return (pen__buffers){.images = {starts[0], starts[1]},
+                          .kernel = starts[2],
+                          .kept = starts[3],
+                          .mix = (void *)starts[4],
+                          .bytes = bytes};
 }
 
-int pen__params_check(const pen_pipeline *pipe, const pen_image_info *info,
-                      const pen_params *params, size_t n, pen_error *err)
+int pen__plan_bound(const pen_pipeline *pipe)
 {
-    if (n != pipe->n_ops)
-        return pen__fail(err, PEN_EINVAL, -1, "%zu parameters for %zu operations (Decode counts)",
-                         n, pipe->n_ops);
-    pen_params drawn[PEN_PIPELINE_MAX_OPS];
-    int rc = pen_pipeline_draw(pipe, &(pen_key){0}, info, drawn, PEN_PIPELINE_MAX_OPS, err);
-    for (size_t i = 0; i < n && rc == 0; i++)
-        if (check_one(&pipe->ops[i], &params[i], &drawn[i]))
-            rc = pen__fail(err, PEN_EINVAL, -1, "parameters of operation %zu, %s, are not possible",
-                           i, pen_op_name(pipe->ops[i].kind));
-    return rc;
+    int n = 2; /* EXIF turn, grey */
+    for (size_t i = 1; i < pipe->n_image_ops; i++) {
+        const pen_op *op = &pipe->ops[i];
+        if (op->kind == PEN_OP_RAND_AUGMENT)
+            n += op->augment.num_ops + 1; /* the image is made wide at most once */
+        else if (op->kind == PEN_OP_AUG_MIX)
+            n += PEN_MAX_AUGMENTS + PEN_MAX_CHAINS + 2;
+        else if (!pen_op_is_group(op->kind))
+            n += op->kind == PEN_OP_COLOR_JITTER ? 4 : 3;
+    }
+    return n;
 }

@@ -1,40 +1,115 @@
 /* run.c - carry one sample from bytes to its place in the batch.
  *
- * Images alternate between two scratch buffers; the last step writes straight
- * into the destination as a tensor, so nothing is stacked or copied afterwards.
+ * Images alternate between two scratch buffers (AugMix keeps a third and a sum); the last step
+ * writes straight into the destination as a tensor, so nothing is stacked or copied afterwards.
  */
 #include "engine/run.h"
+
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "ops/augmix_ops.h"
 #include "ops/color.h"
 #include "ops/geometry.h"
+#include "ops/tone.h"
 
 enum { ALIGN = 64 };
 
 /* Random fills start here in an operation's stream, far behind its parameters. */
 enum { FILL_DRAW = 4096 };
 
-static void jitter(const pen_op *op, const pen_params *p, pen__image *im)
+/* AugMix's steps that stay where they are. */
+static void run_mix(const pen__step *step, const pen__buffers *buffers, pen__image *im)
 {
-    static void (*const kernels[4])(pen__image *, float) = {pen__brightness, pen__contrast,
-                                                            pen__saturation, pen__hue};
-    for (int i = 0; i < 4; i++) {
-        int component = p->order[i];
-        if (pen__jitter_is_on(op, component))
-            kernels[component](im, p->factor[component]);
+    const size_t bytes = pen__image_bytes(im);
+    switch (step->action) {
+    case PEN__ACT_MIX_BEGIN:
+        memcpy(buffers->kept, im->px, bytes);
+        memset(buffers->mix, 0, bytes * sizeof *buffers->mix);
+        pen__tensor_path_add(buffers->mix, im, (float)step->value);
+        break;
+    case PEN__ACT_MIX_ADD:
+        pen__tensor_path_add(buffers->mix, im, (float)step->value);
+        memcpy(im->px, buffers->kept, bytes);
+        break;
+    case PEN__ACT_MIX_END:
+        pen__tensor_path_finish(buffers->mix, im);
+        break;
+    case PEN__ACT_TENSOR_BRIGHTNESS:
+        pen__tensor_path_brightness(im, step->value);
+        break;
+    case PEN__ACT_TENSOR_CONTRAST:
+        pen__tensor_path_contrast(im, step->value, step->is_rgb);
+        break;
+    case PEN__ACT_TENSOR_SATURATION:
+        pen__tensor_path_saturation(im, step->value, step->is_rgb);
+        break;
+    case PEN__ACT_TENSOR_SHARPNESS:
+        pen__tensor_path_sharpness(im, step->value, buffers->kernel);
+        break;
+    case PEN__ACT_TENSOR_AUTOCONTRAST:
+        pen__tensor_path_autocontrast(im);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Steps that change values where they stand. */
+static void run_tone(const pen__step *step, const pen__buffers *buffers, pen__image *im)
+{
+    switch (step->action) {
+    case PEN__ACT_HFLIP:
+        pen__hflip(im);
+        break;
+    case PEN__ACT_VFLIP:
+        pen__vflip(im);
+        break;
+    case PEN__ACT_BRIGHTNESS:
+        pen__brightness(im, (float)step->value);
+        break;
+    case PEN__ACT_CONTRAST:
+        pen__contrast(im, (float)step->value);
+        break;
+    case PEN__ACT_SATURATION:
+        pen__saturation(im, (float)step->value);
+        break;
+    case PEN__ACT_HUE:
+        pen__hue(im, (float)step->value);
+        break;
+    case PEN__ACT_SHARPNESS:
+        pen__sharpness(im, (float)step->value, buffers->kernel);
+        break;
+    case PEN__ACT_POSTERIZE:
+        pen__posterize(im, (int)step->value);
+        break;
+    case PEN__ACT_SOLARIZE:
+        pen__solarize(im, (float)step->value);
+        break;
+    case PEN__ACT_INVERT:
+        pen__invert(im);
+        break;
+    case PEN__ACT_AUTOCONTRAST:
+        pen__autocontrast(im);
+        break;
+    case PEN__ACT_EQUALIZE:
+        pen__equalize(im);
+        break;
+    default:
+        run_mix(step, buffers, im);
+        break;
     }
 }
 
 /* Run one step on `im`; returns true if the result is in `other`. */
-static bool run_step(const pen_pipeline *pipe, const pen__step *step, const pen_params *params,
-                     const pen_image_info *info, pen__image *im, pen__image *other, void *scratch)
+static bool run_step(const pen__step *step, const pen__buffers *buffers, pen__image *im,
+                     pen__image *other)
 {
-    const pen_op *op = &pipe->ops[step->op];
     switch (step->action) {
     case PEN__ACT_ORIENT:
-        pen__orient(im, info->orientation, other);
+        pen__orient(im, (int)step->value, other);
         return true;
     case PEN__ACT_GREY: {
         pen__image grey = {.px = im->px};
@@ -46,22 +121,29 @@ static bool run_step(const pen_pipeline *pipe, const pen__step *step, const pen_
         pen__spread(im, other);
         return true;
     case PEN__ACT_RESIZE:
-        pen__resize(&step->resize, im, step->have, other, scratch);
+        pen__resize(&step->resize.spec, im, step->resize.have, other, buffers->kernel);
         return true;
     case PEN__ACT_CROP:
-        pen__crop(im, step->box, op->crop.padding_mode, op->crop.fill, other);
+        pen__crop(im, step->crop.box, step->crop.mode, step->crop.fill, other);
         return true;
-    case PEN__ACT_HFLIP:
-        pen__hflip(im);
-        return false;
-    case PEN__ACT_VFLIP:
-        pen__vflip(im);
-        return false;
-    case PEN__ACT_JITTER:
-        jitter(op, &params[step->op], im);
+    case PEN__ACT_WARP:
+        pen__warp(im, &step->warp, other);
+        return true;
+    case PEN__ACT_ROTATE:
+        pen__rotate(im, step->rotate.angle, step->rotate.expand,
+                    step->rotate.has_center ? step->rotate.center : NULL, step->rotate.filter,
+                    step->rotate.fill, other);
+        return true;
+    case PEN__ACT_TENSOR_AFFINE:
+        pen__tensor_path_affine(im, step->warp.m, step->warp.filter, other);
+        return true;
+    case PEN__ACT_BLUR:
+        pen__gaussian_blur(im, &step->blur, other, buffers->kernel);
+        return true;
+    default:
+        run_tone(step, buffers, im);
         return false;
     }
-    return false;
 }
 
 static void erase(const pen_pipeline *pipe, size_t i, const pen_params *p, const pen_key *key,
@@ -99,8 +181,8 @@ static int decode_in_flow(const pen__plan *plan, const pen_image_info *info, pen
     const pen__step *step = &plan->steps[0];
     pen__resize_flow flow;
     const pen__row_sink sink = {take_rows, &flow};
-    pen__resize_flow_begin(&flow, &step->resize, step->have, pen__decode_channels(info), im,
-                           scratch);
+    pen__resize_flow_begin(&flow, &step->resize.spec, step->resize.have, pen__decode_channels(info),
+                           im, scratch);
     int rc = pen__decode_rows(dec, src, len, info, plan->window, &sink, err);
     if (rc == 0)
         pen__resize_flow_end(&flow);
@@ -112,13 +194,11 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
              size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
 {
     int64_t t0 = times ? pen__now_ns() : 0;
-    size_t stride = (plan->image_bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    uint8_t *buffers[2] = {scratch, (uint8_t *)scratch + stride};
-    void *resize_scratch = buffers[1] + stride;
+    const pen__buffers buffers = pen__plan_buffers(plan, scratch);
     int current = 0;
-    pen__image im = {.px = buffers[0]};
+    pen__image im = {.px = buffers.images[0]};
     int rc = plan->starts_in_flow
-                 ? decode_in_flow(plan, info, dec, src, len, &im, resize_scratch, err)
+                 ? decode_in_flow(plan, info, dec, src, len, &im, buffers.kernel, err)
                  : pen__decode(dec, src, len, info, plan->window, &im, err);
     int64_t t1 = times ? pen__now_ns() : 0;
     if (times)
@@ -126,8 +206,8 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     if (rc)
         return rc;
     for (int i = plan->starts_in_flow; i < plan->n_steps; i++) {
-        pen__image other = {.px = buffers[!current]};
-        if (run_step(pipe, &plan->steps[i], params, info, &im, &other, resize_scratch)) {
+        pen__image other = {.px = buffers.images[!current]};
+        if (run_step(&plan->steps[i], &buffers, &im, &other)) {
             im = other;
             current = !current;
         }

@@ -127,7 +127,7 @@ def spoiled(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def ops() -> list[T.Transform]:
-    """Everything random that there is, on the way to a small float tensor."""
+    """Crop, flips, colour, noise: what is usual and random, on the way to a small float tensor."""
     return [
         T.RandomResizedCrop(32, scale=(0.3, 1.0)),
         T.RandomHorizontalFlip(),

@@ -20,10 +20,18 @@ from penstock import transforms as T
 ops = [T.RandomResizedCrop(37, scale=(0.2, 1.0), interpolation="bicubic"),
        T.RandomHorizontalFlip(), T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.ToTensor(),
        T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)), T.RandomErasing(0.5)]
+augment = [T.RandomApply([T.ColorJitter(0.4, 0.4, 0.4, 0.1)], 0.8), T.RandomRotation(30, "bicubic"),
+       T.RandomAffine(20, (0.1, 0.1), (0.8, 1.2), 9, "bilinear", (9, 8, 7)), T.RandomPerspective(),
+       T.RandomChoice([T.GaussianBlur(5), T.RandomAdjustSharpness(2.0, 1.0), T.RandomEqualize(1.0)]),
+       T.RandomOrder([T.RandomInvert(0.2), T.RandomSolarize(99), T.RandomPosterize(4)]),
+       T.RandomAutocontrast(), T.RandomGrayscale(), T.AutoAugment(), T.RandAugment(),
+       T.TrivialAugmentWide(interpolation="bilinear"), T.AugMix(), T.Pad(3), T.RandomCrop(37)]
 print(penstock.cpu_level())
 for dtype in ("float32", "float16", "bfloat16"):
     for batch in penstock.Loader(sys.argv[1], ops, 5, shuffle=True, seed=9, dtype=dtype):
         print(hashlib.sha256(batch["image"]).hexdigest())
+for batch in penstock.Loader(sys.argv[1], ops[:1] + augment, 5, shuffle=True, seed=9):
+    print(hashlib.sha256(batch["image"]).hexdigest())
 """
 
 
@@ -42,6 +50,26 @@ def stream(digests, *arguments, **options):
 @pytest.mark.parametrize("workers", WORKERS)
 def test_the_number_of_workers_changes_nothing(folder, ops, digests, reference, workers):
     assert stream(digests, folder, ops, 4, num_workers=workers) == reference
+
+
+AUGMENT = [
+    T.Resize((40, 44)),
+    T.RandomApply([T.RandomAffine(30, (0.1, 0.2), (0.7, 1.3), 20, fill=(1, 2, 3))], 0.7),
+    T.RandomChoice([T.GaussianBlur(5), T.Compose([T.RandomPerspective(), T.RandomEqualize()])]),
+    T.RandomOrder([T.RandomInvert(), T.RandomAdjustSharpness(2.0), T.RandomAutocontrast()]),
+    T.AutoAugment("cifar10"),
+    T.RandAugment(),
+    T.TrivialAugmentWide(),
+    T.AugMix(),
+    T.RandomRotation(45, "bilinear", expand=True),
+    T.RandomResizedCrop(32),
+]
+
+
+def test_augmentations_keep_the_law(folder, digests):
+    streams = [stream(digests, folder, AUGMENT, 4, num_workers=n) for n in (0, 1, 3)]
+    assert streams[0] == streams[1] == streams[2]
+    assert streams[0] == stream(digests, folder, AUGMENT, 4, num_workers=2, memory_budget="16MiB")
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 7])
@@ -77,7 +105,7 @@ def test_simd_changes_nothing(folder, run_python):
     assert fast.returncode == slow.returncode == 0, fast.stderr + slow.stderr
     assert slow.stdout.splitlines()[0] == "scalar"
     assert fast.stdout.splitlines()[1:] == slow.stdout.splitlines()[1:]
-    assert len(set(fast.stdout.splitlines()[1:])) == 15
+    assert len(set(fast.stdout.splitlines()[1:])) == 20
 
 
 @pytest.mark.parametrize("tail", ["drop", "pad", "wrap"])

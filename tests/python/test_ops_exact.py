@@ -6,7 +6,6 @@ operation's.  A leading CenterCrop to the image's own size changes nothing; it i
 there because a pipeline's output size must not depend on the image.
 """
 
-import io
 import random
 
 import pytest
@@ -15,31 +14,7 @@ penstock = pytest.importorskip("penstock")
 Image = pytest.importorskip("PIL.Image")
 torch = pytest.importorskip("torch")
 
-SCHEMAS = (
-    "nms(Tensor a, Tensor b, float c) -> Tensor",
-    "qnms(Tensor a, Tensor b, float c) -> Tensor",
-    "roi_align(Tensor a, Tensor b, float c, int d, int e, int f, bool g) -> Tensor",
-    "roi_pool(Tensor a, Tensor b, float c, int d, int e) -> (Tensor, Tensor)",
-    "ps_roi_align(Tensor a, Tensor b, float c, int d, int e, int f) -> (Tensor, Tensor)",
-    "ps_roi_pool(Tensor a, Tensor b, float c, int d, int e) -> (Tensor, Tensor)",
-    "deform_conv2d(Tensor a) -> Tensor",
-)
-
-
-def import_torchvision():
-    """torchvision's Python part works without its compiled operators once their names exist."""
-    try:
-        import torchvision.transforms
-    except RuntimeError:
-        global _library  # the definitions live as long as this object
-        _library = torch.library.Library("torchvision", "DEF")
-        for schema in SCHEMAS:
-            _library.define(schema)
-        import torchvision.transforms
-    except ImportError:
-        pytest.skip("torchvision is not installed", allow_module_level=True)
-    return torchvision.transforms
-
+from pil_path import import_torchvision, noise, png, to_bytes  # noqa: E402
 
 transforms = import_torchvision()
 functional = transforms.functional
@@ -47,21 +22,6 @@ Mode = transforms.InterpolationMode
 
 FILTERS = (Mode.NEAREST, Mode.BOX, Mode.BILINEAR, Mode.HAMMING, Mode.BICUBIC, Mode.LANCZOS)
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-
-def noise(rng, width, height, mode="RGB"):
-    """Noise with many values at the ends of the range, where clipping shows."""
-    channels = 3 if mode == "RGB" else 1
-    pixels = bytearray(rng.randbytes(width * height * channels))
-    if rng.random() < 0.3:
-        pixels = bytearray(255 if value > 127 else 0 for value in pixels)
-    return Image.frombytes(mode, (width, height), bytes(pixels))
-
-
-def png(image):
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
 
 
 # What each operation is on the PIL path, given the parameters that were drawn.
@@ -155,10 +115,6 @@ def reference(image, steps, drawn, dtype, layout):
     if dtype is not None:
         tensor = tensor.to(getattr(torch, dtype))
     return tensor if layout == "NCHW" else tensor.permute(1, 2, 0)
-
-
-def to_bytes(tensor):
-    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def assert_same(image, steps, seed=0, dtype=None, layout="NCHW"):

@@ -59,6 +59,47 @@ class InterpolationMode(enum.Enum):
         (lambda: T.RandomErasing(scale=(0.1, 1.5)), "scale"),
         (lambda: T.RandomErasing(ratio=(-1, 1)), "ratio"),
         (lambda: T.RandomErasing(value="noise"), "value"),
+        (lambda: T.Pad(-1), "padding"),
+        (lambda: T.Pad(1, padding_mode="wrap"), "padding_mode"),
+        (lambda: T.Pad(1, fill=300), "fill"),
+        (lambda: T.RandomGrayscale(2), "p"),
+        (lambda: T.RandomInvert(-0.1), "p"),
+        (lambda: T.RandomPosterize(9), "bits"),
+        (lambda: T.RandomPosterize(2.5), "bits"),
+        (lambda: T.RandomSolarize("dark"), "threshold"),
+        (lambda: T.RandomAdjustSharpness(-1), "sharpness_factor"),
+        (lambda: T.RandomRotation(-5), "degrees"),
+        (lambda: T.RandomRotation((5, 1)), "degrees"),
+        (lambda: T.RandomRotation(5, "lanczos"), "interpolation"),
+        (lambda: T.RandomRotation(5, center=3), "center"),
+        (lambda: T.RandomRotation(5, fill=(1, 2)), "fill"),
+        (lambda: T.RandomAffine(5, translate=(0.1, 1.2)), "translate"),
+        (lambda: T.RandomAffine(5, scale=(0, 1)), "scale"),
+        (lambda: T.RandomAffine(5, shear=(1, 2, 3)), "shear"),
+        (lambda: T.RandomAffine(5, shear=(1, 2, 4, 3)), "shear"),
+        (lambda: T.RandomPerspective(1.5), "distortion_scale"),
+        (lambda: T.GaussianBlur(4), "kernel_size"),
+        (lambda: T.GaussianBlur((3, 3, 3)), "kernel_size"),
+        (lambda: T.GaussianBlur(3, 0), "sigma"),
+        (lambda: T.GaussianBlur(3, (2, 1)), "sigma"),
+        (lambda: T.AutoAugment("mnist"), "policy"),
+        (lambda: T.RandAugment(0), "num_ops"),
+        (lambda: T.RandAugment(2, 31), "magnitude"),
+        (lambda: T.TrivialAugmentWide(1), "num_magnitude_bins"),
+        (lambda: T.AugMix(severity=11), "severity"),
+        (lambda: T.AugMix(mixture_width=9), "mixture_width"),
+        (lambda: T.AugMix(chain_depth=11), "chain_depth"),
+        (lambda: T.AugMix(alpha=0), "alpha"),
+        (lambda: T.AugMix(fill=0), "fill"),
+        (lambda: T.AugMix(interpolation="bicubic"), "interpolation"),
+        (lambda: T.RandomApply([]), "transforms"),
+        (lambda: T.RandomApply(T.RandomInvert()), "transforms"),
+        (lambda: T.RandomApply([print]), "transforms"),
+        (lambda: T.RandomApply([T.RandomInvert()], 2), "p"),
+        (lambda: T.RandomOrder([T.RandomInvert()] * 33), "transforms"),
+        (lambda: T.RandomChoice([T.RandomInvert()], [1, 2]), "p"),
+        (lambda: T.RandomChoice([T.RandomInvert()], [0]), "p"),
+        (lambda: T.RandomChoice([T.RandomInvert()], [-1]), "p"),
     ],
 )
 def test_a_wrong_argument_is_named(make, argument):
@@ -102,6 +143,30 @@ def test_three_means_do_not_fit_one_channel(folder):
         penstock.Loader(folder, ops)
 
 
+def test_groups_hold_operations_on_images(data):
+    for op in (T.ToTensor(), T.Normalize(0.5, 0.5), T.RandomErasing()):
+        with pytest.raises(ValueError, match="cannot be in a group"):
+            penstock.draw(data, [T.CenterCrop(8), T.RandomApply([op])])
+    with pytest.raises(ValueError, match="channels"):
+        penstock.draw(data, [T.CenterCrop(8), T.RandomApply([T.Grayscale(1)])])
+    with pytest.raises(ValueError, match="size depends"):
+        penstock.draw(data, [T.CenterCrop(8), T.RandomApply([T.CenterCrop(4)])])
+
+
+def test_an_outer_compose_is_its_operations_written_out(data):
+    crop, end = T.RandomCrop(16), [T.ToTensor(), T.Normalize(0.5, 0.5)]
+    group = T.RandomApply([T.Compose([T.RandomInvert(1.0)])], 1.0)
+    composed = T.Compose([crop, T.Compose([group, T.Compose([])]), T.Compose(end)])
+    flat = [crop, group, *end]
+    assert penstock.draw(data, composed) == penstock.draw(data, flat)
+    assert bytes(penstock.apply(data, composed)) == bytes(penstock.apply(data, flat))
+    assert [p["kind"] for p in penstock.draw(data, composed)][2:5] == [
+        "RandomApply",
+        "Compose",
+        "RandomInvert",
+    ]
+
+
 def test_a_line_without_one_output_size_is_refused(folder):
     with pytest.raises(ValueError, match=r"Resize|size"):
         penstock.Loader(folder, [T.Resize(32)])
@@ -124,6 +189,65 @@ def test_draw_tells_what_apply_does(data, ops):
     drawn = penstock.apply(data, ops, seed=3, epoch=1, sample=7)
     given = penstock.apply(data, ops, params, seed=3, epoch=1, sample=7)
     assert bytes(drawn) == bytes(given)
+
+
+EVERYTHING = [
+    T.Pad(2, (1, 2, 3)),
+    T.RandomApply([T.ColorJitter(0.4, 0.4, 0.4, 0.1), T.RandomGrayscale()], 0.8),
+    T.RandomChoice([T.RandomRotation(30), T.RandomAffine(9, (0.1, 0.2), (0.8, 1.2), 8)], [1, 2]),
+    T.RandomOrder([T.RandomPerspective(), T.GaussianBlur(3), T.RandomInvert()]),
+    T.RandomPosterize(3),
+    T.RandomSolarize(99),
+    T.RandomAdjustSharpness(2),
+    T.RandomAutocontrast(),
+    T.RandomEqualize(),
+    T.AutoAugment(),
+    T.RandAugment(),
+    T.TrivialAugmentWide(),
+    T.AugMix(),
+    T.RandomRotation(20, expand=True),
+    T.CenterCrop(24),
+]
+
+
+def test_drawn_parameters_of_every_operation_can_be_given(data):
+    kinds = set()
+    for sample in range(40):
+        params = penstock.draw(data, EVERYTHING, sample=sample)
+        kinds |= {p["kind"] for p in params if p["applied"]}
+        drawn = penstock.apply(data, EVERYTHING, sample=sample)
+        given = penstock.apply(data, EVERYTHING, params, sample=sample)
+        assert bytes(drawn) == bytes(given)
+    assert len(kinds) == 22  # Decode and 21 others have happened
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("RandomChoice", {"order": (0, 1)}),
+        ("RandomChoice", {"order": (5,)}),
+        ("RandomChoice", {"order": ("first",)}),
+        ("RandomOrder", {"order": (0, 0, 1)}),
+        ("RandomOrder", {"order": tuple(range(40))}),
+        ("RandomRotation", {"angle": float("nan")}),
+        ("RandAugment", {"steps": (("Melt", 0.5),)}),
+        ("RandAugment", {"steps": ("Rotate",)}),
+        ("RandAugment", {"steps": (("Rotate", "far"),)}),
+        ("RandAugment", {"steps": (("Rotate", 1e9),)}),
+        ("RandAugment", {"steps": (("Rotate", 1.0),) * 40}),
+        ("AugMix", {"chains": ()}),
+        ("AugMix", {"weights": (1.0,) * 20}),
+        ("AugMix", {"weights": (9.0, 0.0, 0.0, 0.0)}),
+        ("Pad", {"order": ()}),
+    ],
+)
+def test_foreign_parameters_of_new_kinds_are_checked(data, kind, change):
+    params = penstock.draw(data, EVERYTHING)
+    at = max(i for i, p in enumerate(params) if p["kind"] == kind)
+    assert params[at]["applied"]
+    params[at] = params[at] | change
+    with pytest.raises((ValueError, TypeError), match=r"\w"):
+        penstock.apply(data, EVERYTHING, params)
 
 
 def test_parameters_depend_on_every_part_of_the_key(data, ops):

@@ -1,0 +1,304 @@
+/* test_plan_check.c - drawn parameters are possible, foreign ones are looked at, and plans keep
+ * to the memory they asked for. */
+#include "lines.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "engine/plan.h"
+#include "pictures.h"
+
+static const pen_image_info *picture(void)
+{
+    static pen_image_info info;
+    info = image(100, 80);
+    return &info;
+}
+
+static int check(const pen_pipeline *pipe, const pen_params *params)
+{
+    return pen__params_check(pipe, picture(), params, pen_pipeline_op_count(pipe), NULL);
+}
+
+static void what_is_drawn_is_possible(void **state)
+{
+    (void)state;
+    pen_op ops[PEN_PIPELINE_MAX_OPS];
+    pen_pipeline *pipe = make(ops, everything(ops));
+    pen__plan *plan = malloc(sizeof *plan);
+    for (int i = 0; i < 2000; i++) {
+        pen_params p[PEN_PIPELINE_MAX_OPS];
+        pen_key key = {1, i, 0, 0};
+        assert_int_equal(pen_pipeline_draw(pipe, &key, picture(), p, COUNT(p), NULL), 0);
+        assert_int_equal(check(pipe, p), 0);
+        pen__plan_build(plan, pipe, picture(), p);
+        assert_true(plan->n_steps <= pen__plan_bound(pipe));
+    }
+    free(plan);
+    pen_pipeline_unref(pipe);
+}
+
+/* A line of one operation after nothing, its parameters, and ways to spoil them. */
+typedef struct subject {
+    pen_pipeline *pipe;
+    pen_params p[4], drawn[4];
+} subject;
+
+static void prepare(subject *s, pen_op op)
+{
+    pen_op ops[] = {op, pen_op_center_crop(8, 8)};
+    s->pipe = make(ops, 2);
+    pen_key key = {1, 1, 1, 0};
+    assert_int_equal(pen_pipeline_draw(s->pipe, &key, picture(), s->drawn, 4, NULL), 0);
+    memcpy(s->p, s->drawn, sizeof s->p);
+    assert_int_equal(check(s->pipe, s->p), 0);
+}
+
+/* The changed parameters are refused; then they are as drawn again. */
+static void expect_refusal(subject *s, int line)
+{
+    if (check(s->pipe, s->p) != PEN_EINVAL)
+        fail_msg("line %d: parameters were accepted", line);
+    memcpy(s->p, s->drawn, sizeof s->p);
+}
+
+#define SPOILED(s, member, value)    \
+    do {                             \
+        (s)->p[1].member = (value);  \
+        expect_refusal(s, __LINE__); \
+    } while (0)
+
+static void boxes_and_sizes_must_fit(void **state)
+{
+    (void)state;
+    subject s;
+    prepare(&s, pen_op_random_resized_crop(8, 8));
+    assert_int_equal(pen__params_check(s.pipe, picture(), s.p, 2, NULL), PEN_EINVAL);
+    static const int32_t boxes[][4] = {
+        {-1, 0, 5, 5}, {0, 0, 101, 5}, {0, 0, 0, 5}, {99, 0, 2, 2}, {INT32_MAX, 0, INT32_MAX, 1}};
+    for (size_t i = 0; i < COUNT(boxes); i++) {
+        s.p[1].x = boxes[i][0];
+        s.p[1].y = boxes[i][1];
+        s.p[1].w = boxes[i][2];
+        s.p[1].h = boxes[i][3];
+        expect_refusal(&s, __LINE__);
+    }
+    SPOILED(&s, in_w, 99);
+    SPOILED(&s, out_h, 9);
+    SPOILED(&s, kind, PEN_OP_PAD);
+    SPOILED(&s, applied, false);
+    s.p[0].in_w = 4;
+    expect_refusal(&s, __LINE__);
+    pen_pipeline_unref(s.pipe);
+    prepare(&s, pen_op_pad(2));
+    SPOILED(&s, x, -3);
+    SPOILED(&s, w, 103);
+    SPOILED(&s, out_w, 103);
+    pen_pipeline_unref(s.pipe);
+}
+
+static void jitter_and_warps_must_be_sane(void **state)
+{
+    (void)state;
+    subject s;
+    prepare(&s, pen_op_color_jitter(0.4F, 0, 0, 0));
+    SPOILED(&s, jitter.order[0], 9);
+    SPOILED(&s, jitter.factor[1], -1);
+    SPOILED(&s, jitter.factor[3], NAN);
+    pen_pipeline_unref(s.pipe);
+    prepare(&s, pen_op_random_rotation(10));
+    SPOILED(&s, warp.angle, NAN);
+    SPOILED(&s, warp.angle, 1e20F);
+    pen_pipeline_unref(s.pipe);
+    pen_op expand = pen_op_random_rotation(10);
+    expand.warp.expand = true;
+    prepare(&s, expand);
+    SPOILED(&s, warp.angle, 45); /* would need another size */
+    pen_pipeline_unref(s.pipe);
+    prepare(&s, pen_op_random_affine(10));
+    SPOILED(&s, warp.angle, INFINITY);
+    SPOILED(&s, warp.translate[1], INT32_MIN);
+    SPOILED(&s, warp.scale, 0);
+    SPOILED(&s, warp.scale, NAN);
+    SPOILED(&s, warp.shear[0], NAN);
+    pen_pipeline_unref(s.pipe);
+    prepare(&s, pen_op_random_perspective(0.5, 1));
+    SPOILED(&s, perspective.points[0], -1);
+    SPOILED(&s, perspective.points[3], 80);
+    memset(&s.p[1].perspective, 0, sizeof s.p[1].perspective); /* all corners in one */
+    expect_refusal(&s, __LINE__);
+    pen_pipeline_unref(s.pipe);
+    prepare(&s, pen_op_gaussian_blur(3, 3));
+    SPOILED(&s, blur.sigma, 0);
+    SPOILED(&s, blur.sigma, NAN);
+    pen_pipeline_unref(s.pipe);
+}
+
+static void primitives_must_be_sane(void **state)
+{
+    (void)state;
+    subject s;
+    prepare(&s, pen_op_rand_augment(2, 9));
+    SPOILED(&s, augment.n_steps, 3);
+    SPOILED(&s, augment.n_steps, 255);
+    SPOILED(&s, augment.steps[0].kind, PEN_AUGMENT_COUNT);
+    static const struct {
+        pen_augment kind;
+        float magnitude;
+    } steps[] = {{PEN_AUGMENT_SHEAR_X, 1.5F},     {PEN_AUGMENT_SHEAR_Y, NAN},
+                 {PEN_AUGMENT_TRANSLATE_X, 1e9F}, {PEN_AUGMENT_ROTATE, INFINITY},
+                 {PEN_AUGMENT_BRIGHTNESS, -2},    {PEN_AUGMENT_POSTERIZE, 9},
+                 {PEN_AUGMENT_POSTERIZE, -1},     {PEN_AUGMENT_SOLARIZE, NAN}};
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        s.p[1].augment.steps[1] = (pen_augment_step){steps[i].kind, steps[i].magnitude};
+        expect_refusal(&s, __LINE__);
+    }
+    pen_pipeline_unref(s.pipe);
+    prepare(&s, pen_op_aug_mix());
+    SPOILED(&s, augment.n_chains, 2);
+    SPOILED(&s, augment.n_chains, 200);
+    SPOILED(&s, augment.depth[0], 9);
+    SPOILED(&s, augment.weights[1], -0.5F);
+    SPOILED(&s, augment.weights[0], NAN);
+    SPOILED(&s, augment.weights[0], 1.5F);
+    pen_pipeline_unref(s.pipe);
+}
+
+static void groups_must_take_what_they_have(void **state)
+{
+    (void)state;
+    static const pen_op_kind kinds[] = {PEN_OP_RANDOM_APPLY, PEN_OP_RANDOM_CHOICE,
+                                        PEN_OP_RANDOM_ORDER, PEN_OP_COMPOSE};
+    for (size_t k = 0; k < COUNT(kinds); k++) {
+        pen_op group = pen_op_random_choice(2, NULL);
+        group.kind = kinds[k];
+        if (kinds[k] == PEN_OP_RANDOM_APPLY)
+            group.group.p = 1;
+        pen_op ops[] = {group, pen_op_hflip(1), pen_op_pad(1), pen_op_center_crop(8, 8)};
+        subject s = {.pipe = make(ops, 4)};
+        pen_params p[5], bad[5];
+        pen_key key = {1, 1, 1, 0};
+        assert_int_equal(pen_pipeline_draw(s.pipe, &key, picture(), p, 5, NULL), 0);
+        assert_int_equal(check(s.pipe, p), 0);
+        const struct {
+            bool applied;
+            uint8_t n_taken, order[2];
+        } wrong[] = {{true, 3, {0, 1}}, {true, 255, {0, 1}}, {true, 2, {0, 0}},
+                     {true, 2, {0, 7}}, {false, 2, {0, 1}},  {true, 0, {0, 0}}};
+        for (size_t i = 0; i < COUNT(wrong); i++) {
+            memcpy(bad, p, sizeof p);
+            bad[1].applied = wrong[i].applied;
+            bad[1].group.n_taken = wrong[i].n_taken;
+            memcpy(bad[1].group.order, wrong[i].order, 2);
+            if (check(s.pipe, bad) != PEN_EINVAL)
+                fail_msg("%s: case %zu was accepted", pen_op_name(kinds[k]), i);
+        }
+        memcpy(bad, p, sizeof p);
+        bad[1].out_w++;
+        assert_int_equal(check(s.pipe, bad), PEN_EINVAL);
+        pen_pipeline_unref(s.pipe);
+    }
+}
+
+static void another_way_through_a_group_may_be_chosen(void **state)
+{
+    (void)state;
+    pen_op ops[] = {pen_op_random_choice(2, NULL), pen_op_pad(1), pen_op_pad(2),
+                    pen_op_center_crop(8, 8)};
+    pen_pipeline *pipe = make(ops, 4);
+    pen_params ways[2][5];
+    for (int i = 0, seen = 0; seen != 3; i++) {
+        pen_params p[5];
+        pen_key key = {1, i, 1, 0};
+        assert_int_equal(pen_pipeline_draw(pipe, &key, picture(), p, 5, NULL), 0);
+        int way = p[1].group.order[0];
+        memcpy(ways[way], p, sizeof p);
+        seen |= 1 << way;
+    }
+    assert_int_equal(ways[0][1].out_w, 102);
+    assert_int_equal(ways[1][1].out_w, 104);
+    assert_int_equal(check(pipe, ways[0]), 0);
+    assert_int_equal(check(pipe, ways[1]), 0);
+    ways[0][4].in_w = 104; /* the crop must start where the chosen way ended */
+    assert_int_equal(check(pipe, ways[0]), PEN_EINVAL);
+    pen_pipeline_unref(pipe);
+}
+
+/* The bytes of a small picture; the caller frees. */
+static uint8_t *read_picture(size_t *len, bool is_png)
+{
+    char path[] = "/tmp/penstock-plan-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    (is_png ? write_png : write_jpeg)(path, 60, 50, 7);
+    uint8_t *bytes = malloc(100000);
+    ssize_t n = pread(fd, bytes, 100000, 0);
+    assert_true(n > 0 && n < 100000);
+    *len = (size_t)n;
+    close(fd);
+    unlink(path);
+    return bytes;
+}
+
+/* Under the address sanitizer, any step that goes beyond its plan's memory is found here. */
+static void given_parameters_give_what_drawn_ones_gave(void **state)
+{
+    (void)state;
+    pen_op ops[PEN_PIPELINE_MAX_OPS];
+    pen_pipeline *pipe = make(ops, everything(ops));
+    const size_t n = pen_pipeline_op_count(pipe), bytes = pen_pipeline_shape(pipe).bytes;
+    size_t len;
+    uint8_t *src = read_picture(&len, false), *a = malloc(bytes), *b = malloc(bytes);
+    pen_image_info info;
+    assert_int_equal(pen_image_probe(src, len, &info, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        pen_params p[PEN_PIPELINE_MAX_OPS];
+        pen_key key = {2, i, 0, 0};
+        assert_int_equal(pen_pipeline_draw(pipe, &key, &info, p, COUNT(p), NULL), 0);
+        assert_int_equal(pen_pipeline_run(pipe, &key, src, len, a, bytes, NULL), 0);
+        assert_int_equal(pen_pipeline_run_params(pipe, &key, p, n, src, len, b, bytes, NULL), 0);
+        assert_memory_equal(a, b, bytes);
+    }
+    free(src);
+    free(a);
+    free(b);
+    pen_pipeline_unref(pipe);
+}
+
+static void a_run_without_memory_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    pen_op ops[PEN_PIPELINE_MAX_OPS];
+    pen_pipeline *pipe = make(ops, everything(ops));
+    const size_t bytes = pen_pipeline_shape(pipe).bytes;
+    size_t len;
+    uint8_t *src = read_picture(&len, true), *dst = malloc(bytes);
+    pen_key key = {2, 0, 0, 0};
+    int64_t before = pen__mem_live();
+    int rc = PEN_ENOMEM;
+    for (int n = 1; rc == PEN_ENOMEM && n < 100; n++) {
+        pen__mem_fail_at(n);
+        rc = pen_pipeline_run(pipe, &key, src, len, dst, bytes, NULL);
+        pen__mem_fail_at(0);
+        assert_int_equal(pen__mem_live(), before);
+    }
+    assert_int_equal(rc, 0);
+    free(src);
+    free(dst);
+    pen_pipeline_unref(pipe);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_drawn_is_possible),
+        cmocka_unit_test(boxes_and_sizes_must_fit),
+        cmocka_unit_test(jitter_and_warps_must_be_sane),
+        cmocka_unit_test(primitives_must_be_sane),
+        cmocka_unit_test(groups_must_take_what_they_have),
+        cmocka_unit_test(another_way_through_a_group_may_be_chosen),
+        cmocka_unit_test(given_parameters_give_what_drawn_ones_gave),
+        cmocka_unit_test(a_run_without_memory_leaves_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
