@@ -8,9 +8,9 @@
  *
  * Perspective is the solution of eight equations, which torch finds by least
  * squares in double and rounds to float32: here it is computed to 100 bits and rounded
- * the same way.  Where the true coefficient is 0 torch has 1e-17 or so, as its
- * processor makes it.  No pixel of an image from 64 x 64 on was seen to notice;
- * one image of 32 x 32 in 750 did, whose corners had hardly moved.
+ * the same way.  Where a true coefficient is 0, torch has 1e-14 or so, as its
+ * processor makes it, and points that fall exactly between two pixels go to the other
+ * one.  That was seen in 2 of 1,500 images of 32 x 32 and in none of 750 larger ones.
  */
 #include "ops/warp.h"
 
