@@ -55,6 +55,13 @@ typedef enum pen_padding {
     PEN_PADDING_SYMMETRIC,
 } pen_padding;
 
+/* How ToTensor makes a float of a byte v.  The first two differ in the last bit of some results. */
+typedef enum pen_scaling {
+    PEN_SCALING_DIVIDE = 0, /* v / 255: torchvision's ToTensor */
+    PEN_SCALING_MULTIPLY,   /* v * (1/255 as a float): its v2.ToDtype(scale=True) */
+    PEN_SCALING_NONE,       /* v: its v2.ToDtype(scale=False) */
+} pen_scaling;
+
 typedef enum pen_fill { PEN_FILL_VALUE = 0, PEN_FILL_RANDOM } pen_fill;
 
 #define PEN_MAX_CHANNELS 3
@@ -98,6 +105,9 @@ typedef struct pen_op {
         struct {
             int channels; /* 1 or 3 */
         } grayscale;
+        struct {
+            pen_scaling scaling;
+        } to_tensor;
         struct {
             float mean[PEN_MAX_CHANNELS], std[PEN_MAX_CHANNELS];
         } normalize;

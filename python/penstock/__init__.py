@@ -45,6 +45,7 @@ from penstock.transforms import (
     RandomResizedCrop,
     RandomVerticalFlip,
     Resize,
+    ToDtype,
     ToTensor,
 )
 
@@ -76,6 +77,7 @@ __all__ = [
     "RandomVerticalFlip",
     "Resize",
     "StateError",
+    "ToDtype",
     "ToTensor",
     "apply",
     "cpu_level",

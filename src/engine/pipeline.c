@@ -139,7 +139,7 @@ static const char *check_op(const pen_op *op, walk *at)
         return at->channels == 1 || at->channels == 3 ? NULL : "num_output_channels must be 1 or 3";
     case PEN_OP_TO_TENSOR:
         at->is_tensor = true;
-        return NULL;
+        return (unsigned)op->to_tensor.scaling > PEN_SCALING_NONE ? "unknown scaling" : NULL;
     case PEN_OP_NORMALIZE:
         return check_normalize(op);
     case PEN_OP_RANDOM_ERASING: {
@@ -198,6 +198,14 @@ int pen__pipeline_norms(const pen_pipeline *pipe, size_t index, pen_op out[PEN_P
     return n;
 }
 
+static pen_scaling scaling_of(const pen_pipeline *pipe)
+{
+    for (size_t i = 0; i < pipe->n_ops; i++)
+        if (pipe->ops[i].kind == PEN_OP_TO_TENSOR)
+            return pipe->ops[i].to_tensor.scaling;
+    return PEN_SCALING_DIVIDE;
+}
+
 bool pen__jitter_is_on(const pen_op *op, int component)
 {
     const float *ranges[4] = {op->jitter.brightness, op->jitter.contrast, op->jitter.saturation,
@@ -225,7 +233,8 @@ static int build(pen_pipeline *pipe, const pen_op *ops, size_t n_ops, pen_dtype 
         return rc;
     pen_op norms[PEN_PIPELINE_MAX_OPS];
     int n_norms = pen__pipeline_norms(pipe, 0, norms);
-    pen__tensor_table_init(&pipe->table, pipe->shape.dtype, at.channels, norms, n_norms);
+    pen__tensor_table_init(&pipe->table, pipe->shape.dtype, at.channels, scaling_of(pipe), norms,
+                           n_norms);
     pipe->description = pen__describe(pipe);
     if (!pipe->description)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
