@@ -15,33 +15,7 @@ penstock = pytest.importorskip("penstock")
 Image = pytest.importorskip("PIL.Image")
 torch = pytest.importorskip("torch")
 
-SCHEMAS = (
-    "nms(Tensor a, Tensor b, float c) -> Tensor",
-    "qnms(Tensor a, Tensor b, float c) -> Tensor",
-    "roi_align(Tensor a, Tensor b, float c, int d, int e, int f, bool g) -> Tensor",
-    "roi_pool(Tensor a, Tensor b, float c, int d, int e) -> (Tensor, Tensor)",
-    "ps_roi_align(Tensor a, Tensor b, float c, int d, int e, int f) -> (Tensor, Tensor)",
-    "ps_roi_pool(Tensor a, Tensor b, float c, int d, int e) -> (Tensor, Tensor)",
-    "deform_conv2d(Tensor a) -> Tensor",
-)
-
-
-def import_torchvision():
-    """torchvision's Python part works without its compiled operators once their names exist."""
-    try:
-        import torchvision.transforms
-    except RuntimeError:
-        global _library  # the definitions live as long as this object
-        _library = torch.library.Library("torchvision", "DEF")
-        for schema in SCHEMAS:
-            _library.define(schema)
-        import torchvision.transforms
-    except ImportError:
-        pytest.skip("torchvision is not installed", allow_module_level=True)
-    return torchvision.transforms
-
-
-transforms = import_torchvision()
+transforms = pytest.importorskip("torchvision.transforms")
 functional = transforms.functional
 Mode = transforms.InterpolationMode
 

@@ -56,6 +56,4 @@ def _summary(result: Compiled | NotCompiled) -> str:
         return "Native up to a PIL image, which default_collate does not take: add ToTensor."
     n_native = sum(step.where != "python" for step in result.steps) - 1
     n_rest = len(result.python_rest)
-    return (
-        f"Native up to operation {n_native}; {n_rest} more run in Python, in worker processes."
-    )
+    return f"Native up to operation {n_native}; {n_rest} more run in Python, in worker processes."

@@ -4,17 +4,29 @@ For worker processes.  Everything here can be pickled if the user's own function
 nothing is opened before the first item is asked for.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock._core import Pipeline
+from penstock.errors import Error
 from penstock.torch.compiled import Compiled
+
+
+class Key(NamedTuple):
+    """An index with the rest of its random key, for epochs and for items that come twice."""
+
+    index: int
+    epoch: int
+    occurrence: int = 0  # how often this epoch had the item before
+
+    def __index__(self) -> int:
+        return self.index
 
 
 class PartlyCompiled:
     """A map-style dataset with the items of compiled.dataset, in its place.
 
-    Item i is drawn with the key (seed, epoch, i, occurrence) as far as it is native; `seed` and
-    `epoch` may be set at any time, and item() takes all of them.  The rest draws from the global
+    The native part of item i is drawn with (seed, epoch, i, occurrence): as in dataset[Key(i,
+    epoch, occurrence)], while dataset[i] is Key(i, self.epoch).  The rest draws from the global
     generators of random, NumPy and torch, as it does in torchvision; who calls seeds those.
     """
 
@@ -27,29 +39,29 @@ class PartlyCompiled:
     def __len__(self) -> int:
         return len(self.compiled.files.paths)
 
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        return self.item(index, self.seed, self.epoch)
-
-    def item(self, index: int, seed: int, epoch: int, occurrence: int = 0) -> tuple[Any, Any]:
-        """(sample, target); `occurrence` counts the times an epoch has had this item before."""
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"item {index} of {len(self)}")
-        index %= len(self)
-        compiled = self.compiled
-        sample = self._native(index, seed, epoch, occurrence)
-        for call in compiled.python_rest:
+    def __getitem__(self, key: int | Key) -> tuple[Any, Any]:
+        if not isinstance(key, Key):
+            key = Key(key, self.epoch)
+        index = range(len(self))[key.index]  # negative ones count from the end
+        sample = self._native(index, key.epoch, key.occurrence)
+        for call in self.compiled.python_rest:
             sample = call(sample)
-        target = compiled.files.labels[index]
-        if compiled.target_transform is not None:
-            target = compiled.target_transform(target)
+        target: Any = self.compiled.files.labels[index]
+        if self.compiled.target_transform is not None:
+            target = self.compiled.target_transform(target)
         return sample, target
 
-    def _native(self, index: int, seed: int, epoch: int, occurrence: int) -> Any:
+    def _native(self, index: int, epoch: int, occurrence: int) -> Any:
         if self._pipeline is None:
             self._pipeline = self.compiled.pipeline()
-        with open(self.compiled.files.paths[index], "rb") as file:
+        path = self.compiled.files.paths[index]
+        with open(path, "rb") as file:
             data = file.read()
-        array = self._pipeline.run(data, seed, epoch, index, occurrence, None)
+        try:
+            array = self._pipeline.run(data, self.seed, epoch, index, occurrence, None)
+        except Error as error:
+            error.add_note(f"in {path}")
+            raise
         if self.compiled.kind == "pil":
             return _to_pil(array)
         return _to_tensor(array, self.compiled.kind == "image")

@@ -16,7 +16,7 @@ is known: a native part, then Python.
 
 import io
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock import transforms as T

@@ -135,9 +135,7 @@ def _center_crop(op: Any, value: Value) -> Done:
     native = T.CenterCrop(tuple(op.size))
     h, w = native.size
     fits = value.size is not None and h <= value.size[0] and w <= value.size[1]
-    return on_pixels(
-        value, native, size=(h, w), bytes_off=0, floats_off=0, passes_normalize=fits
-    )
+    return on_pixels(value, native, size=(h, w), bytes_off=0, floats_off=0, passes_normalize=fits)
 
 
 def padding_of(op: Any) -> Any:
