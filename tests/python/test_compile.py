@@ -7,9 +7,7 @@ torchvision's distribution is the draws' own test; here the operations must be t
 
 import pickle
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import penstock
 from penstock import transforms as T
@@ -19,7 +17,8 @@ v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
 from torchvision.datasets import ImageFolder  # noqa: E402
 
-from penstock.torch.compiled import Compiled, NotCompiled, compile_dataset  # noqa: E402
+from compile_checks import Halve, assert_exact, levels_off  # noqa: E402
+from penstock.torch.compiled import NotCompiled, compile_dataset  # noqa: E402
 from penstock.torch.partly import Key, PartlyCompiled  # noqa: E402
 
 # Advice that torchvision gives about what is tested here.
@@ -32,53 +31,6 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 Mode = v1.InterpolationMode
 MODES = (Mode.NEAREST, Mode.NEAREST_EXACT, Mode.BILINEAR, Mode.BICUBIC, Mode.BOX, Mode.HAMMING,
          Mode.LANCZOS)  # fmt: skip
-
-
-def noise(number: int, mode: str = "RGB") -> Image.Image:
-    """Noise, half of it at the ends of the range, where clipping shows."""
-    rng = np.random.default_rng(number)
-    h, w = rng.integers(20, 90, 2)
-    pixels = rng.integers(0, 256, (h, w, 3))
-    if number % 2:
-        pixels = np.where(pixels > 127, 255, 0)
-    return Image.fromarray(pixels.astype(np.uint8)).convert(mode)
-
-
-@pytest.fixture(scope="module")
-def noises(tmp_path_factory):
-    """A folder of PNG files, so that every difference is an operation's."""
-    root = tmp_path_factory.mktemp("noises")
-    for number in range(8):
-        (root / f"class{number % 2}").mkdir(exist_ok=True)
-        mode = "L" if number == 5 else "RGB"
-        noise(number, mode).save(root / f"class{number % 2}" / f"{number}.png")
-    return root
-
-
-def assert_same(ours, theirs):
-    assert type(ours) is type(theirs)
-    if isinstance(theirs, Image.Image):
-        assert ours.mode == theirs.mode
-        assert np.array_equal(np.asarray(ours), np.asarray(theirs))
-    else:
-        assert ours.dtype == theirs.dtype
-        assert ours.shape == theirs.shape
-        assert torch.equal(ours, theirs)
-
-
-def assert_exact(root, transform, is_native=True):
-    """Compiled, with torchvision's values to the bit, and its types."""
-    dataset = ImageFolder(root, transform)
-    result = compile_dataset(dataset, exact=True)
-    assert isinstance(result, Compiled), result.reason
-    assert result.is_native == is_native, result.steps
-    items = PartlyCompiled(result)
-    assert len(items) == len(dataset)
-    for number in range(len(dataset)):
-        (ours, label), (theirs, other) = items[number], dataset[number]
-        assert label == other
-        assert_same(ours, theirs)
-    return result
 
 
 def ends(t):
@@ -287,25 +239,6 @@ def test_penstocks_own_transforms_are_taken_as_they_are(noises):
 # Pillow's pixels where torchvision's tensor kernels would round differently.
 
 
-def levels_off(root, transform):
-    """The largest difference from torchvision, in levels, where it is compiled."""
-    dataset = ImageFolder(root, transform)
-    result = compile_dataset(dataset)
-    assert isinstance(result, Compiled)
-    assert result.is_native
-    assert any("one level" in step.why for step in result.steps)
-    refused = compile_dataset(dataset, exact=True)
-    assert isinstance(refused, NotCompiled) or refused.python_rest
-    assert "level" in refused.reason
-    items, worst = PartlyCompiled(result), 0.0
-    for number in range(len(dataset)):
-        ours, theirs = items[number][0], dataset[number][0]
-        assert ours.dtype == theirs.dtype
-        scale = 255 if theirs.dtype.is_floating_point else 1
-        worst = max(worst, ((ours.double() - theirs.double()).abs().max() * scale).item())
-    return worst
-
-
 @pytest.mark.parametrize("t", [v1, v2], ids=["v1", "v2"])
 @pytest.mark.parametrize("to_tensor", ["ToTensor", "PILToTensor"])
 def test_near_operations_on_tensors_are_one_level_off_at_most(noises, t, to_tensor):
@@ -323,15 +256,6 @@ def test_near_operations_on_tensors_are_one_level_off_at_most(noises, t, to_tens
 
 
 # A line that is cut.
-
-
-class Halve:
-    """Somebody's own transform."""
-
-    def __call__(self, sample):
-        if isinstance(sample, Image.Image):
-            return sample.point(lambda value: value // 2)
-        return sample / 2
 
 
 @pytest.mark.parametrize("t", [v1, v2], ids=["v1", "v2"])

@@ -1,7 +1,8 @@
 """torchvision's augmentations, colour to geometry to AutoAugment, in penstock's words.
 
 As vocabulary.py; these act on pixels, and most of them on Pillow's only: torchvision's kernels
-for tensors draw the same parameters and then interpolate in their own way.
+for tensors draw the same parameters and then interpolate in their own way.  Where v1 and v2
+differ on PIL images, the native operation is v1's, and notes say what that means for v2.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 from penstock import transforms as T
-from penstock.torch.vocabulary import Done, Refusal, Value, fill_of, on_pixels, padding_of
+from penstock.torch.vocabulary import (
+    Done,
+    Refusal,
+    Value,
+    fill_of,
+    is_v2,
+    on_pixels,
+    padding_of,
+)
 
 # Arguments that are handed on as they are, and how far torchvision is off on tensors of bytes.
 BY_CHANCE: dict[str, tuple[tuple[str, ...], int]] = {
@@ -32,6 +41,13 @@ POLICIES: dict[str, tuple[str, ...]] = {
     "RandAugment": ("num_ops", "magnitude", "num_magnitude_bins"),
     "TrivialAugmentWide": ("num_magnitude_bins",),
 }
+
+
+NOTE_BLUR = "torch's convolution sums in an order of its own: up to one level (1/255) off at times"
+NOTE_PERSPECTIVE = "torch solves for the matrix less exactly: up to one level (1/255) off at times"
+NOTE_AFFINE = "rounds its matrix as v1 does: up to one level (1/255) off v2's"
+NOTE_SOLARIZE = "with v1's thresholds for Solarize, which v2 rounds to the next level"
+NOTE_AUGMIX = "mixes Pillow's pixels; torchvision mixes its tensor kernels'"
 
 
 def _native(op: Any) -> Callable[..., T.Transform]:
@@ -64,19 +80,24 @@ def _pad(op: Any, value: Value) -> Done:
 
 def _gaussian_blur(op: Any, value: Value) -> Done:
     native = T.GaussianBlur(tuple(op.kernel_size), tuple(op.sigma))
-    return on_pixels(value, native, size=value.size, bytes_off=1)
+    return on_pixels(value, native, size=value.size, note=NOTE_BLUR, bytes_off=1)
 
 
 def _interpolation(op: Any) -> Any:
     mode = getattr(op.interpolation, "value", op.interpolation)
-    return "nearest" if mode == "nearest-exact" else mode
+    return "nearest" if mode in ("nearest-exact", 0) else mode
 
 
 def _warp(op: Any, value: Value) -> Done:
     given = _given(op, WARPS[type(op).__name__])
     native = _native(op)(**given, interpolation=_interpolation(op), fill=fill_of(op, value))
     size = None if given.get("expand") else value.size
-    return on_pixels(value, native, size=size)
+    note = ""
+    if _interpolation(op) != "nearest" and isinstance(native, T.RandomPerspective):
+        note = NOTE_PERSPECTIVE
+    elif _interpolation(op) != "nearest" and isinstance(native, T.RandomAffine) and is_v2(op):
+        note = NOTE_AFFINE
+    return on_pixels(value, native, size=size, note=note)
 
 
 def _policy(op: Any, value: Value) -> Done:
@@ -84,7 +105,10 @@ def _policy(op: Any, value: Value) -> Done:
     if "policy" in given:
         given["policy"] = given["policy"].value
     native = _native(op)(**given, interpolation=_interpolation(op), fill=fill_of(op, value))
-    return on_pixels(value, native, size=value.size)
+    note = NOTE_SOLARIZE if is_v2(op) else ""
+    if isinstance(native, T.AugMix):
+        note = NOTE_AUGMIX
+    return on_pixels(value, native, size=value.size, note=note)
 
 
 # Groups.

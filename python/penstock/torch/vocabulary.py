@@ -72,17 +72,21 @@ def on_pixels(
     value: Value,
     *ops: T.Transform,
     size: tuple[int, int] | None,
+    note: str = "",
     bytes_off: int | None = None,
     floats_off: int | None = None,
     passes_normalize: bool = False,
 ) -> Done:
     """Done on bytes, where Pillow's pixels are wanted or near enough.
 
+    note                   how it differs from torchvision even on PIL images, if it does
     bytes_off, floats_off  by how many levels torchvision's kernels for tensors of bytes and of
                            floats may differ; None: by more than one
     passes_normalize       may it be done before a Normalize that stands before it?
     """
-    why = ""
+    if note and value.exact:
+        raise Refusal(note)
+    why = note
     if value.kind != "pil":
         off = floats_off if value.is_float else bytes_off
         if value.is_erased:
