@@ -219,6 +219,16 @@ def test_composes_may_be_nested_and_lists(noises):
     assert again.ops == result.ops
 
 
+def test_the_transforms_of_pretrained_weights(noises):
+    from torchvision.transforms._presets import ImageClassification
+
+    preset = ImageClassification(crop_size=20, resize_size=24, interpolation=Mode.BICUBIC)
+    result = assert_exact(noises, preset)
+    assert result.ops[:2] == [T.Resize(24, "bicubic"), T.CenterCrop(20)]
+    late = compile_dataset(ImageFolder(noises, v1.Compose([v1.CenterCrop(30), preset])))
+    assert late.python_rest == [preset]  # it may be given anything there
+
+
 def test_a_loaders_transform_comes_after_the_datasets_own(noises):
     dataset = ImageFolder(noises, v1.Resize((12, 12)))
     result = compile_dataset(dataset, v1.ToTensor())

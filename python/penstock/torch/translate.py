@@ -15,6 +15,7 @@ is known: a native part, then Python.
 """
 
 import io
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,7 @@ class Place:
 def translate(transform: Any, exact: bool = False) -> Line:
     """`transform` is whatever a dataset may carry: None, a Compose, any callable, or a list."""
     calls = list(flat(transform))
+    calls[:1] = _preset(calls[:1])
     places = [Place(Value(exact=exact))]
     reason = ""
     for call in calls:
@@ -96,6 +98,27 @@ def flat(transform: Any) -> Iterator[Call]:
         yield transform
     for child in children:
         yield from flat(child)
+
+
+def _preset(first: list[Call]) -> list[Call]:
+    """What `weights.transforms()` gives for classification, as the transforms it stands for; it
+    takes PIL images as they do when it comes first."""
+    kind = type(first[0]) if first else None
+    if kind is None or kind.__module__ != "torchvision.transforms._presets":
+        return first
+    preset: Any = first[0]
+    if kind.__qualname__ != "ImageClassification" or _alteration(preset):
+        return first
+    import torch
+    from torchvision import transforms as v1
+
+    return [
+        v1.Resize(preset.resize_size, preset.interpolation, antialias=preset.antialias),
+        v1.CenterCrop(preset.crop_size),
+        v1.PILToTensor(),
+        v1.ConvertImageDtype(torch.float32),
+        v1.Normalize(preset.mean, preset.std),
+    ]
 
 
 def _step(at: Place, call: Call) -> Place:
@@ -162,11 +185,13 @@ def _try_all_values(place: Place) -> None:
     ours = torch.from_dlpack(apply(file.getvalue(), line, dtype=_dtype(place.value)))
     theirs: Any = ramp
     try:
-        for call in place.pointwise:
-            theirs = call(theirs)
+        with warnings.catch_warnings():  # torchvision's advice is for when it runs
+            warnings.simplefilter("ignore")
+            for call in place.pointwise:
+                theirs = call(theirs)
     except Exception as error:
         raise Refusal(f"torchvision refuses it: {error}") from None
-    if ours.dtype != theirs.dtype or not torch.equal(ours, torch.as_tensor(theirs)):
+    if ours.dtype != theirs.dtype or not torch.equal(ours, theirs):
         raise Refusal(f"its {theirs.dtype} results would not be the same to the last bit")
 
 
