@@ -47,7 +47,7 @@ NOTE_BLUR = "torch's convolution sums in an order of its own: up to one level (1
 NOTE_PERSPECTIVE = "torch solves for the matrix less exactly: up to one level (1/255) off at times"
 NOTE_AFFINE = "rounds its matrix as v1 does: up to one level (1/255) off v2's"
 NOTE_SOLARIZE = "with v1's thresholds for Solarize, which v2 rounds to the next level"
-NOTE_AUGMIX = "mixes Pillow's pixels; torchvision mixes its tensor kernels'"
+NOTE_AUGMIX = "with v1's kernels and thresholds, which v2 rounds differently"
 
 
 def _native(op: Any) -> Callable[..., T.Transform]:
@@ -66,7 +66,7 @@ def _by_chance(op: Any, value: Value) -> Done:
 
 def _pad(op: Any, value: Value) -> Done:
     is_constant = op.padding_mode == "constant"
-    fill = fill_of(op, value) if is_constant else 0
+    fill = (fill_of(op, value) or 0) if is_constant else 0
     padding = padding_of(op)
     native = T.Pad(padding, fill=fill, padding_mode=op.padding_mode)
     size = None
@@ -105,9 +105,10 @@ def _policy(op: Any, value: Value) -> Done:
     if "policy" in given:
         given["policy"] = given["policy"].value
     native = _native(op)(**given, interpolation=_interpolation(op), fill=fill_of(op, value))
+    if isinstance(native, T.AugMix):  # works on tensors, whatever it is given
+        note = NOTE_AUGMIX if is_v2(op) else ""
+        return on_pixels(value, native, size=value.size, note=note, bytes_off=0)
     note = NOTE_SOLARIZE if is_v2(op) else ""
-    if isinstance(native, T.AugMix):
-        note = NOTE_AUGMIX
     return on_pixels(value, native, size=value.size, note=note)
 
 

@@ -151,11 +151,11 @@ def padding_of(op: Any) -> Any:
 
 
 def fill_of(op: Any, value: Value) -> Any:
-    """As whole numbers, which is what bytes are filled with."""
+    """As whole numbers, which is what bytes are filled with; None is torchvision's for black."""
     if isinstance(op.fill, dict):
         raise Refusal("fill by type of value has no native form")
     if op.fill is None:
-        return 0
+        return None
     numbers = op.fill if isinstance(op.fill, Sequence) else [op.fill]
     if any(number != int(number) for number in numbers):
         raise Refusal(f"fill={op.fill}: bytes are filled with whole numbers")
@@ -168,7 +168,7 @@ def fill_of(op: Any, value: Value) -> Any:
 def _random_crop(op: Any, value: Value) -> Done:
     padding, is_constant = padding_of(op), op.padding_mode == "constant"
     may_pad = padding is not None or op.pad_if_needed
-    fill = fill_of(op, value) if may_pad and is_constant else 0
+    fill = (fill_of(op, value) or 0) if may_pad and is_constant else 0
     native = T.RandomCrop(
         tuple(op.size),
         padding=padding,
