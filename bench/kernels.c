@@ -206,7 +206,7 @@ static void set_tensor(bench *b, pen_dtype dtype, pen_layout layout)
 {
     pen_op norm = {.kind = PEN_OP_NORMALIZE,
                    .normalize = {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F}}};
-    pen__tensor_table_init(&b->table, dtype, 3, &norm, 1);
+    pen__tensor_table_init(&b->table, dtype, 3, PEN_SCALING_DIVIDE, &norm, 1);
     b->layout = layout;
 }
 

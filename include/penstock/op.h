@@ -82,6 +82,13 @@ typedef enum pen_padding {
     PEN_PADDING_SYMMETRIC,
 } pen_padding;
 
+/* How ToTensor makes a float of a byte v.  The first two differ in the last bit of some results. */
+typedef enum pen_scaling {
+    PEN_SCALING_DIVIDE = 0, /* v / 255: torchvision's ToTensor */
+    PEN_SCALING_MULTIPLY,   /* v * (1/255 as a float): its v2.ToDtype(scale=True) */
+    PEN_SCALING_NONE,       /* v: its v2.ToDtype(scale=False) */
+} pen_scaling;
+
 typedef enum pen_fill { PEN_FILL_VALUE = 0, PEN_FILL_RANDOM } pen_fill;
 
 typedef enum pen_policy { /* AutoAugment's, by the dataset they were learned on */
@@ -135,6 +142,9 @@ typedef struct pen_op {
         struct {
             int channels; /* 1 or 3 */
         } grayscale;
+        struct {
+            pen_scaling scaling;
+        } to_tensor;
         struct {
             float mean[PEN_MAX_CHANNELS], std[PEN_MAX_CHANNELS];
         } normalize;

@@ -164,7 +164,10 @@ static const py_field grayscale_fields[] = {
     MEMBER(PY_FIELD_INT32, grayscale, channels),
     {0},
 };
-static const py_field no_fields[] = {{0}};
+static const py_field to_tensor_fields[] = {
+    MEMBER(PY_FIELD_INT32, to_tensor, scaling),
+    {0},
+};
 static const py_field normalize_fields[] = {
     MEMBERS(PY_FIELD_FLOAT, normalize, mean, PEN_MAX_CHANNELS),
     MEMBERS(PY_FIELD_FLOAT, normalize, std, PEN_MAX_CHANNELS),
@@ -191,7 +194,7 @@ static const py_field *const fields_of[PEN_OP_COUNT] = {
     [PEN_OP_VFLIP] = chance_fields,
     [PEN_OP_COLOR_JITTER] = jitter_fields,
     [PEN_OP_GRAYSCALE] = grayscale_fields,
-    [PEN_OP_TO_TENSOR] = no_fields,
+    [PEN_OP_TO_TENSOR] = to_tensor_fields,
     [PEN_OP_NORMALIZE] = normalize_fields,
     [PEN_OP_RANDOM_ERASING] = random_erasing_fields,
     [PEN_OP_PAD] = pad_fields,

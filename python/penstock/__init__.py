@@ -64,6 +64,7 @@ from penstock.transforms import (
     RandomSolarize,
     RandomVerticalFlip,
     Resize,
+    ToDtype,
     ToTensor,
     TrivialAugmentWide,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "RandomVerticalFlip",
     "Resize",
     "StateError",
+    "ToDtype",
     "ToTensor",
     "TrivialAugmentWide",
     "apply",

@@ -13,6 +13,7 @@
 static const char *const filter_names[] = {"nearest", "lanczos", "bilinear",
                                            "bicubic", "box",     "hamming"};
 static const char *const padding_names[] = {"constant", "edge", "reflect", "symmetric"};
+static const char *const scaling_names[] = {"divide", "multiply", "none"};
 static const char *const dtype_names[] = {"auto", "uint8", "float32", "float16", "bfloat16"};
 
 static void add_floats(pen__text *out, const char *name, const float *values, int n)
@@ -189,6 +190,10 @@ static void add_settings(pen__text *out, const pen_op *op)
     case PEN_OP_NORMALIZE:
         add_floats(out, "mean", op->normalize.mean, PEN_MAX_CHANNELS);
         add_floats(out, "std", op->normalize.std, PEN_MAX_CHANNELS);
+        break;
+    case PEN_OP_TO_TENSOR: /* the usual one is not written: hashes are older than the choice */
+        if (op->to_tensor.scaling != PEN_SCALING_DIVIDE)
+            pen__text_add(out, ",\"scaling\":\"%s\"", scaling_names[op->to_tensor.scaling]);
         break;
     default: /* ToTensor, RandomOrder, Compose have none */
         break;

@@ -36,6 +36,14 @@ int pen__pipeline_norms(const pen_pipeline *pipe, size_t index, pen_op out[PEN_P
     return n;
 }
 
+static pen_scaling scaling_of(const pen_pipeline *pipe)
+{
+    for (size_t i = 0; i < pipe->n_ops; i++)
+        if (pipe->ops[i].kind == PEN_OP_TO_TENSOR)
+            return pipe->ops[i].to_tensor.scaling;
+    return PEN_SCALING_DIVIDE;
+}
+
 bool pen__jitter_is_on(const pen_op *op, int component)
 {
     const float *ranges[4] = {op->jitter.brightness, op->jitter.contrast, op->jitter.saturation,
@@ -71,7 +79,8 @@ static int build(pen_pipeline *pipe, const pen_op *ops, size_t n_ops, pen_dtype 
         return rc;
     pen_op norms[PEN_PIPELINE_MAX_OPS];
     int n_norms = pen__pipeline_norms(pipe, 0, norms);
-    pen__tensor_table_init(&pipe->table, pipe->shape.dtype, at.channels, norms, n_norms);
+    pen__tensor_table_init(&pipe->table, pipe->shape.dtype, at.channels, scaling_of(pipe), norms,
+                           n_norms);
     pipe->description = pen__describe(pipe);
     if (!pipe->description)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");

@@ -280,7 +280,7 @@ static const char *check_leaf(const pen_op *op, walk *at)
         return at->channels == 1 || at->channels == 3 ? NULL : "num_output_channels must be 1 or 3";
     case PEN_OP_TO_TENSOR:
         at->is_tensor = true;
-        return NULL;
+        return (unsigned)op->to_tensor.scaling > PEN_SCALING_NONE ? "unknown scaling" : NULL;
     case PEN_OP_NORMALIZE:
         return check_normalize(op);
     case PEN_OP_RANDOM_ERASING: {

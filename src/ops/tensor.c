@@ -53,6 +53,15 @@ uint16_t pen__f32_to_bf16(float value)
 
 /* ---- the table ------------------------------------------------------------------- */
 
+#define INVERSE_255 (1.0F / 255.0F)
+
+static float scale(int value, pen_scaling scaling)
+{
+    if (scaling == PEN_SCALING_NONE)
+        return (float)value;
+    return scaling == PEN_SCALING_MULTIPLY ? (float)value * INVERSE_255 : (float)value / 255.0F;
+}
+
 static float normalize(float value, const pen_op *norms, int n_norms, int c)
 {
     for (int i = 0; i < n_norms; i++)
@@ -96,9 +105,13 @@ static bool is_formula_exact(const pen__tensor_table *table)
 #endif
 }
 
-static void init_formula(pen__tensor_table *table, const pen_op *norms, int n_norms)
+static void init_formula(pen__tensor_table *table, pen_scaling scaling, const pen_op *norms,
+                         int n_norms)
 {
     pen__tensor_formula *formula = &table->formula;
+    formula->scale = scaling == PEN_SCALING_NONE ? 1.0F : INVERSE_255;
+    if (scaling == PEN_SCALING_DIVIDE)
+        formula->scale_rest = (float)(1.0 / 255.0 - (double)INVERSE_255);
     for (int c = 0; c < table->channels; c++) {
         formula->mean[c] = n_norms ? norms[0].normalize.mean[c] : 0.0F;
         double inverse = n_norms ? 1.0 / (double)norms[0].normalize.std[c] : 1.0;
@@ -110,17 +123,17 @@ static void init_formula(pen__tensor_table *table, const pen_op *norms, int n_no
 }
 
 void pen__tensor_table_init(pen__tensor_table *table, pen_dtype dtype, int channels,
-                            const pen_op *norms, int n_norms)
+                            pen_scaling scaling, const pen_op *norms, int n_norms)
 {
     memset(table, 0, sizeof *table);
     table->dtype = dtype;
     table->channels = channels;
     for (int c = 0; c < channels; c++)
         for (int v = 0; v < 256; v++) {
-            table->f32[c][v] = normalize((float)v / 255.0F, norms, n_norms, c);
+            table->f32[c][v] = normalize(scale(v, scaling), norms, n_norms, c);
             table->f16[c][v] = to_narrow(table->f32[c][v], dtype);
         }
-    init_formula(table, norms, n_norms);
+    init_formula(table, scaling, norms, n_norms);
 }
 
 /* ---- writing a tensor -------------------------------------------------------------- */

@@ -16,11 +16,12 @@
 #include "ops/image.h"
 
 /* The same chain as arithmetic, which SIMD does faster than it looks up:
- *     x = v * (1/255),  y = (x - mean) * (1/std)
- * with each reciprocal in two floats.  Division rounds once and this rounds
+ *     x = v * scale,  y = (x - mean) * (1/std)
+ * with scale (1/255, mostly) and 1/std in two floats.  Division rounds once and this rounds
  * three times, so it counts only where all 256 results proved equal. */
 typedef struct pen__tensor_formula {
     bool is_exact; /* checked against the table, on the CPU level in use */
+    float scale, scale_rest;
     float mean[PEN_MAX_CHANNELS];
     float inverse[PEN_MAX_CHANNELS], inverse_rest[PEN_MAX_CHANNELS]; /* of std */
 } pen__tensor_formula;
@@ -33,9 +34,9 @@ typedef struct pen__tensor_table {
     pen__tensor_formula formula;
 } pen__tensor_table;
 
-/* `norms`: n_norms Normalize settings, applied in turn after v/255. */
+/* `norms`: n_norms Normalize settings, applied in turn to the scaled value. */
 void pen__tensor_table_init(pen__tensor_table *table, pen_dtype dtype, int channels,
-                            const pen_op *norms, int n_norms);
+                            pen_scaling scaling, const pen_op *norms, int n_norms);
 
 /* Write `src` (ch == table->channels, or 1 to be spread) to dst as NCHW or NHWC. */
 void pen__to_tensor(const pen__tensor_table *table, const pen__image *src, pen_layout layout,

@@ -18,16 +18,13 @@
 
 /* One vector's constants. */
 typedef struct affine {
-    __m256 mean, inverse, inverse_rest;
+    __m256 scale, scale_rest, mean, inverse, inverse_rest;
 } affine;
 
 TARGET_INLINE __m256 evaluate(__m256i bytes, affine by)
 {
-    /* 1/255 in two floats */
-    const __m256 inverse = _mm256_set1_ps(0x1.010102p-8F);
-    const __m256 inverse_rest = _mm256_set1_ps((float)(1.0 / 255.0 - (double)0x1.010102p-8F));
     __m256 v = _mm256_cvtepi32_ps(bytes);
-    __m256 x = _mm256_fmadd_ps(v, inverse, _mm256_mul_ps(v, inverse_rest));
+    __m256 x = _mm256_fmadd_ps(v, by.scale, _mm256_mul_ps(v, by.scale_rest));
     x = _mm256_sub_ps(x, by.mean);
     return _mm256_fmadd_ps(x, by.inverse, _mm256_mul_ps(x, by.inverse_rest));
 }
@@ -59,7 +56,8 @@ TARGET_INLINE void store(void *dst, size_t at, __m256 value, const pen_dtype dty
 
 TARGET_INLINE affine affine_of_channel(const pen__tensor_formula *formula, int c)
 {
-    return (affine){_mm256_set1_ps(formula->mean[c]), _mm256_set1_ps(formula->inverse[c]),
+    return (affine){_mm256_set1_ps(formula->scale), _mm256_set1_ps(formula->scale_rest),
+                    _mm256_set1_ps(formula->mean[c]), _mm256_set1_ps(formula->inverse[c]),
                     _mm256_set1_ps(formula->inverse_rest[c])};
 }
 
@@ -73,7 +71,8 @@ TARGET static affine affine_of_phase(const pen__tensor_formula *formula, int k)
         inverse[i] = formula->inverse[c];
         inverse_rest[i] = formula->inverse_rest[c];
     }
-    return (affine){_mm256_loadu_ps(mean), _mm256_loadu_ps(inverse), _mm256_loadu_ps(inverse_rest)};
+    return (affine){_mm256_set1_ps(formula->scale), _mm256_set1_ps(formula->scale_rest),
+                    _mm256_loadu_ps(mean), _mm256_loadu_ps(inverse), _mm256_loadu_ps(inverse_rest)};
 }
 
 /* ---- loops ------------------------------------------------------------------------ */

@@ -33,19 +33,37 @@ static void the_table_divides_subtracts_and_divides(void **state)
 {
     (void)state;
     static pen__tensor_table table;
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, &imagenet, 1);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_DIVIDE, &imagenet, 1);
     for (int v = 0; v < 256; v++) {
         volatile float x = (float)v / 255.0F; /* volatile: each step is rounded */
         volatile float shifted = x - 0.456F;
         assert_int_equal(bits_of(table.f32[1][v]), bits_of(shifted / 0.224F));
     }
     pen_op twice[2] = {imagenet, imagenet};
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, twice, 2);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_DIVIDE, twice, 2);
     volatile float once = (1.0F - 0.485F) / 0.229F;
     assert_int_equal(bits_of(table.f32[0][255]), bits_of((once - 0.485F) / 0.229F));
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 1, NULL, 0);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 1, PEN_SCALING_DIVIDE, NULL, 0);
     assert_true(table.f32[0][255] == 1.0F && table.f32[0][0] == 0.0F);
     assert_int_equal(bits_of(table.f32[0][51]), bits_of(0.2F));
+}
+
+static void the_table_can_multiply_or_leave_the_value_as_it_is(void **state)
+{
+    (void)state;
+    static pen__tensor_table table, divided;
+    pen__tensor_table_init(&divided, PEN_DTYPE_FLOAT32, 1, PEN_SCALING_DIVIDE, NULL, 0);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 1, PEN_SCALING_MULTIPLY, NULL, 0);
+    int differing = 0;
+    for (int v = 0; v < 256; v++) {
+        volatile float inverse = 1.0F / 255.0F;
+        assert_int_equal(bits_of(table.f32[0][v]), bits_of((float)v * inverse));
+        differing += bits_of(table.f32[0][v]) != bits_of(divided.f32[0][v]);
+    }
+    assert_true(differing > 0); /* else one of the two would do */
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 1, PEN_SCALING_NONE, NULL, 0);
+    for (int v = 0; v < 256; v++)
+        assert_true(table.f32[0][v] == (float)v);
 }
 
 /* One element of a tensor, as bytes, by the definition. */
@@ -88,7 +106,8 @@ static void every_dtype_layout_and_size_equals_the_table(void **state)
         for (int n_norms = 0; n_norms < 3; n_norms++) {
             pen_op norms[2] = {imagenet, imagenet};
             for (int channels = 1; channels <= 3; channels += 2) {
-                pen__tensor_table_init(&table, dtypes[d], channels, norms, n_norms);
+                pen_scaling scaling = (pen_scaling)((d + n_norms) % 3);
+                pen__tensor_table_init(&table, dtypes[d], channels, scaling, norms, n_norms);
                 for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
                     for (int k = 0; k < 8; k++) {
                         int ch = channels == 3 && (k & 1) ? 3 : 1;
@@ -105,18 +124,20 @@ static void a_formula_counts_only_where_it_is_exact(void **state)
     (void)state;
     static pen__tensor_table table;
     scalar_only();
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, &imagenet, 1);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_DIVIDE, &imagenet, 1);
     assert_false(table.formula.is_exact); /* nothing to check it with */
     all_features();
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, &imagenet, 1);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_DIVIDE, &imagenet, 1);
+    assert_int_equal(table.formula.is_exact, (pen__cpu_flags() & PEN__CPU_AVX2) != 0);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_MULTIPLY, &imagenet, 1);
     assert_int_equal(table.formula.is_exact, (pen__cpu_flags() & PEN__CPU_AVX2) != 0);
     pen_op odd = imagenet;
     odd.normalize.std[1] = 0.0F; /* infinities and a NaN at least in the table */
     odd.normalize.mean[1] = 0.0F;
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, &odd, 1);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_DIVIDE, &odd, 1);
     check_tensor(&table, 40, 4, 3, PEN_LAYOUT_NCHW, 0);
     pen_op twice[2] = {imagenet, imagenet};
-    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, twice, 2);
+    pen__tensor_table_init(&table, PEN_DTYPE_FLOAT32, 3, PEN_SCALING_DIVIDE, twice, 2);
     assert_false(table.formula.is_exact);
 }
 
@@ -225,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_divides_subtracts_and_divides),
+        cmocka_unit_test(the_table_can_multiply_or_leave_the_value_as_it_is),
         cmocka_unit_test(every_dtype_layout_and_size_equals_the_table),
         cmocka_unit_test(a_formula_counts_only_where_it_is_exact),
         cmocka_unit_test(half_floats_round_to_nearest_even),

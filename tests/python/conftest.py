@@ -115,6 +115,23 @@ def shard(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Path:
     return write_tar(tmp_path_factory.mktemp("data") / "shard.tar", folder)
 
 
+@pytest.fixture(scope="session")
+def noises(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of noise in PNG files, every difference in which is an operation's.  Half of it
+    is at the ends of the range, where clipping shows; one picture is grey."""
+    root = tmp_path_factory.mktemp("noises")
+    for number in range(8):
+        rng = np.random.default_rng(number)
+        pixels = rng.integers(0, 256, (*rng.integers(20, 90, 2), 3))
+        if number % 2:
+            pixels = np.where(pixels > 127, 255, 0)
+        place = root / f"class{number % 2}"
+        place.mkdir(exist_ok=True)
+        image = Image.fromarray(pixels.astype(np.uint8)).convert("L" if number == 5 else "RGB")
+        image.save(place / f"{number}.png")
+    return root
+
+
 @pytest.fixture
 def spoiled(tmp_path: Path) -> Path:
     """A folder in which samples 4 and 17 are no images any more."""

@@ -78,6 +78,12 @@ def apply_to_tensor(image, _):
     return functional.to_tensor(image)
 
 
+def apply_to_dtype(image, _, dtype=torch.float32, scale=False):
+    from torchvision.transforms.v2 import functional
+
+    return functional.to_dtype(functional.pil_to_tensor(image), dtype, scale=scale)
+
+
 def apply_normalize(tensor, _, mean, std):
     return functional.normalize(tensor, list(mean), list(std))
 
@@ -103,6 +109,7 @@ REFERENCE = {
     "ColorJitter": apply_color_jitter,
     "Grayscale": apply_grayscale,
     "ToTensor": apply_to_tensor,
+    "ToDtype": apply_to_dtype,
     "Normalize": apply_normalize,
     "RandomErasing": apply_erasing,
 }
@@ -279,6 +286,17 @@ def test_every_value_of_every_channel_survives_normalize():
         std = tuple(rng.uniform(0.05, 1.0) for _ in range(3))
         steps = [own_size(image), ("ToTensor", {}), ("Normalize", {"mean": mean, "std": std})]
         assert_same(image, steps)
+
+
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("dtype", [None, "float16", "bfloat16"])
+@pytest.mark.parametrize("norms", [0, 1])
+def test_to_dtype_is_the_one_of_v2(scale, dtype, norms):
+    ramp = bytes(value for value in range(256) for _ in range(3))
+    image = Image.frombytes("RGB", (256, 1), ramp)
+    steps = [own_size(image), ("ToDtype", {"dtype": torch.float32, "scale": scale})]
+    steps += [("Normalize", {"mean": MEAN, "std": STD})] * norms
+    assert_same(image, steps, dtype=dtype)
 
 
 @pytest.mark.parametrize("value", [0, 0.5, (0.1, 0.2, 0.3)])

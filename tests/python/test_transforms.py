@@ -55,6 +55,7 @@ class InterpolationMode(enum.Enum):
         (lambda: T.Normalize(0.5, (1, 1, 1)), "std"),
         (lambda: T.Normalize(0.5, 0), "std"),
         (lambda: T.Normalize(0.5, "1"), "std"),
+        (lambda: T.ToDtype("float64"), "dtype"),
         (lambda: T.RandomErasing(p=2), "p"),
         (lambda: T.RandomErasing(scale=(0.1, 1.5)), "scale"),
         (lambda: T.RandomErasing(ratio=(-1, 1)), "ratio"),

@@ -37,6 +37,7 @@ from penstock.transforms.basic import (
     RandomResizedCrop,
     RandomVerticalFlip,
     Resize,
+    ToDtype,
     ToTensor,
 )
 from penstock.transforms.checks import (
@@ -86,6 +87,7 @@ __all__ = [
     "RandomVerticalFlip",
     "Resize",
     "Spec",
+    "ToDtype",
     "ToTensor",
     "Transform",
     "TrivialAugmentWide",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from penstock.transforms.checks import (
     FILTERS,
@@ -28,6 +28,8 @@ from penstock.transforms.checks import (
     check_sides,
     filter_name,
 )
+
+SCALINGS = {"divide": 0, "multiply": 1, "none": 2}
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,28 @@ class ToTensor(Transform):
     """Turn bytes 0..255 into floats 0..1."""
 
     def _spec(self) -> Spec:
-        return "ToTensor", {}
+        return "ToTensor", {"scaling": SCALINGS["divide"]}
+
+
+@dataclass(frozen=True)
+class ToDtype(Transform):
+    """ToTensor as torchvision's v2 has it: bytes become floats, times 1/255 if `scale`.
+
+    Multiplying rounds differently from ToTensor's division in the last bit of some results.
+    A narrower type is the loader's dtype.
+    """
+
+    dtype: Any = "float32"  # or torch.float32
+    scale: bool = False
+
+    def __post_init__(self) -> None:
+        name = str(self.dtype).removeprefix("torch.")
+        if name != "float32":
+            raise ValueError(f"dtype must be float32, which the loader's narrows; not {name}")
+        self._set(dtype=name, scale=bool(self.scale))
+
+    def _spec(self) -> Spec:
+        return "ToTensor", {"scaling": SCALINGS["multiply" if self.scale else "none"]}
 
 
 @dataclass(frozen=True)
