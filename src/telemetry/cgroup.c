@@ -22,42 +22,6 @@ enum { PATH_CAP = 1024 };
 
 /* ---- finding ------------------------------------------------------------------ */
 
-/* Is `controller` in v1's list "cpu,cpuacct"?  v2's list is empty, and so is its name. */
-static bool names_controller(const char *list, size_t len, const char *controller)
-{
-    size_t n = strlen(controller);
-    for (;;) {
-        const char *comma = len > 0 ? memchr(list, ',', len) : NULL;
-        size_t part = comma ? (size_t)(comma - list) : len;
-        if (part == n && memcmp(list, controller, n) == 0)
-            return true;
-        if (!comma)
-            return false;
-        list += part + 1;
-        len -= part + 1;
-    }
-}
-
-/* Our group's path from "4:memory:/job", or with "" from "0::/job"; "" if there is none. */
-static void group_of(pen__scan text, const char *controller, char out[PATH_CAP])
-{
-    pen__scan line;
-    *out = '\0';
-    while (pen__scan_line(&text, &line)) {
-        size_t n = (size_t)(line.end - line.at);
-        const char *names = n > 0 ? memchr(line.at, ':', n) : NULL;
-        const char *path = names ? memchr(names + 1, ':', (size_t)(line.end - names - 1)) : NULL;
-        if (!path || !names_controller(names + 1, (size_t)(path - names - 1), controller))
-            continue;
-        size_t len = (size_t)(line.end - path - 1);
-        if (len < PATH_CAP) {
-            memcpy(out, path + 1, len);
-            out[len] = '\0';
-        }
-        return;
-    }
-}
-
 static void walk_mount(const char *root, const char *mount, char group[PATH_CAP],
                        pen__cgroup_visit *visit, void *ctx)
 {
@@ -87,11 +51,11 @@ void pen__cgroup_walk(const char *root, const char *controller, pen__cgroup_visi
         fclose(file);
     }
     for (int i = 0; i < 2; i++) {
-        group_of(pen__scan_text(text, n), "", group);
+        pen__parse_group(pen__scan_text(text, n), "", group, sizeof group);
         walk_mount(root, v2_mounts[i], group, visit, ctx);
     }
     snprintf(full, sizeof full, "/sys/fs/cgroup/%s", controller);
-    group_of(pen__scan_text(text, n), controller, group);
+    pen__parse_group(pen__scan_text(text, n), controller, group, sizeof group);
     walk_mount(root, full, group, visit, ctx);
 }
 

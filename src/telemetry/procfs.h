@@ -36,6 +36,9 @@ void pen__parse_cpu_stat(pen__scan text, pen_cgroup *out);
 double pen__parse_memory_limit(pen__scan text);
 /* memory.stat, v1 or v2: page cache that can be dropped. */
 double pen__parse_memory_file(pen__scan text);
+/* /proc/self/cgroup: our group's path for a v1 controller ("4:memory:/job"), or with ""
+ * for v2 ("0::/job"); "" if there is none or it does not fit. */
+void pen__parse_group(pen__scan text, const char *controller, char *path, size_t cap);
 /* A file that holds one number and nothing else. */
 double pen__parse_number(pen__scan text);
 

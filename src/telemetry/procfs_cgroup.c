@@ -1,5 +1,6 @@
 /* procfs_cgroup.c - parsers of control group files, v1 and v2. */
 #include <math.h>
+#include <string.h>
 
 #include "telemetry/procfs.h"
 
@@ -64,4 +65,39 @@ double pen__parse_memory_file(pen__scan text)
     return isnan(subtree)
                ? pen__scan_value(text, "inactive_file") + pen__scan_value(text, "active_file")
                : subtree;
+}
+
+/* Is `controller` in v1's list "cpu,cpuacct"?  v2's list is empty, and so is its name. */
+static bool names_controller(const char *list, size_t len, const char *controller)
+{
+    size_t n = strlen(controller);
+    for (;;) {
+        const char *comma = len > 0 ? memchr(list, ',', len) : NULL;
+        size_t part = comma ? (size_t)(comma - list) : len;
+        if (part == n && memcmp(list, controller, n) == 0)
+            return true;
+        if (!comma)
+            return false;
+        list += part + 1;
+        len -= part + 1;
+    }
+}
+
+void pen__parse_group(pen__scan text, const char *controller, char *path, size_t cap)
+{
+    pen__scan line;
+    *path = '\0';
+    while (pen__scan_line(&text, &line)) {
+        size_t n = (size_t)(line.end - line.at);
+        const char *names = n > 0 ? memchr(line.at, ':', n) : NULL;
+        const char *colon = names ? memchr(names + 1, ':', (size_t)(line.end - names - 1)) : NULL;
+        if (!colon || !names_controller(names + 1, (size_t)(colon - names - 1), controller))
+            continue;
+        size_t len = (size_t)(line.end - colon - 1);
+        if (len < cap) {
+            memcpy(path, colon + 1, len);
+            path[len] = '\0';
+        }
+        return;
+    }
 }
