@@ -100,21 +100,37 @@ bool pen__disk_of(const char *root, unsigned major, unsigned minor, char name[PE
 
 /* ---- remembering ----------------------------------------------------------------- */
 
+/* A place for a new name: a free one, or that of a device which is gone (hosts of
+ * containers make and remove interfaces all day); -1 if all are in use. */
+static int place_for_new(pen__devices *devices)
+{
+    if (devices->n_known < PEN__DEVICES_CAP)
+        return devices->n_known++;
+    for (int i = 0; i < PEN__DEVICES_CAP; i++)
+        if (devices->reading - devices->known[i].seen > 1)
+            return i;
+    return -1;
+}
+
 static pen__device_kind kind_of(pen__devices *devices, const char *name,
                                 pen__device_kind (*ask)(const char *root, const char *name))
 {
-    for (int i = 0; i < devices->n_known; i++) {
-        int at = (devices->next + i) % devices->n_known;
-        if (strcmp(devices->known[at].name, name) == 0) {
-            devices->next = at + 1;
-            return devices->known[at].kind;
-        }
+    int at = -1;
+    for (int i = 0; i < devices->n_known && at < 0; i++) {
+        int place = (devices->next + i) % devices->n_known;
+        if (strcmp(devices->known[place].name, name) == 0)
+            at = place;
     }
-    if (devices->n_known == PEN__DEVICES_CAP)
-        return PEN__DEVICE_UNKNOWN;
-    int at = devices->n_known++;
-    snprintf(devices->known[at].name, PEN__DEVICE_NAME_CAP, "%s", name);
-    return devices->known[at].kind = ask(devices->root, name);
+    if (at < 0) {
+        at = place_for_new(devices);
+        if (at < 0)
+            return PEN__DEVICE_UNKNOWN;
+        snprintf(devices->known[at].name, PEN__DEVICE_NAME_CAP, "%s", name);
+        devices->known[at].kind = ask(devices->root, name);
+    }
+    devices->known[at].seen = devices->reading;
+    devices->next = at + 1;
+    return devices->known[at].kind;
 }
 
 static int init(pen__devices *devices, const char *root, const char *dir, const char *name)
@@ -170,6 +186,7 @@ void pen__disks_read(pen__devices *disks, char *buffer, const char *name, pen_di
 {
     pen__scan text = pen__watch_read(&disks->list, buffer), line;
     bool is_unknown = false;
+    disks->reading++;
     *all = *one = no_disk;
     while (pen__scan_line(&text, &line)) {
         pen_disk disk = no_disk;
@@ -207,6 +224,7 @@ void pen__interfaces_read(pen__devices *interfaces, char *buffer, pen_net *all, 
     pen__scan text = pen__watch_read(&interfaces->list, buffer), line;
     pen_net virtuals = no_interface;
     bool is_unknown = false;
+    interfaces->reading++;
     *all = *loopback = no_interface;
     while (pen__scan_line(&text, &line)) {
         pen_net one;

@@ -34,8 +34,10 @@ typedef struct pen__devices {
     struct {
         char name[PEN__DEVICE_NAME_CAP];
         pen__device_kind kind;
+        uint32_t seen; /* the reading that listed it last */
     } known[PEN__DEVICES_CAP];
     int n_known, next; /* lines come in the same order each time: begin there */
+    uint32_t reading;
 } pen__devices;
 
 /* The disk that holds files of this device number: partitions lead to their disk, dm and

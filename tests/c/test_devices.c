@@ -167,6 +167,25 @@ static void old_kernels_leave_no_blank_after_the_colon(void **state)
     assert_is(loopback.rx_bytes, 1000);
 }
 
+static void interfaces_of_short_lives_are_forgotten(void **state)
+{
+    (void)state;
+    put_text("sys/class/net/eth0/device/vendor", "1\n");
+    put_text("proc/net/dev", "");
+    assert_int_equal(pen__interfaces_init(&devices, tree), 0);
+    for (int i = 0; i < 3 * PEN__DEVICES_CAP; i++) {
+        char text[256];
+        snprintf(
+            text, sizeof text,
+            "eth0: %d 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\nveth%d: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n", i,
+            i);
+        put_text("proc/net/dev", text);
+        pen__interfaces_read(&devices, buffer, &net, &loopback);
+        assert_int_equal(net.n_interfaces, 1);
+        assert_is(net.rx_bytes, i);
+    }
+}
+
 static void no_list_is_unavailable(void **state)
 {
     (void)state;
@@ -196,6 +215,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(in_a_container_the_end_of_a_pair_counts, tree_setup, fini),
         cmocka_unit_test_setup_teardown(old_kernels_leave_no_blank_after_the_colon, tree_setup,
                                         fini),
+        cmocka_unit_test_setup_teardown(interfaces_of_short_lives_are_forgotten, tree_setup, fini),
         cmocka_unit_test_setup_teardown(no_list_is_unavailable, tree_setup, fini),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
