@@ -199,7 +199,8 @@ PEN_API int pen_sampler_create(pen_sampler **out, const pen_sampler_opts *opts, 
 PEN_API void pen_sampler_free(pen_sampler *sampler);
 
 /* Fill *out, as far as out->struct_size reaches, with the present state.  One thread at a
- * time; allocates nothing.  Returns 0, or PEN_EINVAL for a struct_size of another library. */
+ * time; allocates nothing.  Returns 0, PEN_EINVAL for a struct_size of another library, or
+ * PEN_EFORK in a child that inherited the sampler: its files are about the parent. */
 PEN_API int pen_sampler_read(pen_sampler *sampler, pen_machine *out);
 
 /* What happened between two readings of one sampler.  Pure.  Returns 0, or PEN_EINVAL for

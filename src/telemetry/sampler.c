@@ -31,6 +31,7 @@ struct pen_sampler {
     pen__nvml *nvml;
     char data_disk[PEN__DEVICE_NAME_CAP];
     double tick_s, page_bytes;
+    pid_t pid;
     pen_machine reading;
     char text[PEN__WATCH_CAP];
 };
@@ -93,6 +94,7 @@ int pen__sampler_create_at(pen_sampler **out, const char *root, const pen_sample
         return pen__fail(err, PEN_ENOMEM, -1, "no memory for a sampler");
     sampler->tick_s = 1.0 / (double)sysconf(_SC_CLK_TCK);
     sampler->page_bytes = (double)sysconf(_SC_PAGESIZE);
+    sampler->pid = getpid();
     rc = open_all(sampler, root);
     if (rc)
         pen__fail(err, rc, -1, "cannot watch the machine");
@@ -126,7 +128,8 @@ void pen_sampler_free(pen_sampler *sampler)
     pen__devices_fini(&sampler->disks);
     pen__devices_fini(&sampler->interfaces);
     pen__rapl_fini(&sampler->rapl);
-    pen__nvml_close(sampler->nvml);
+    if (sampler->pid == getpid()) /* the driver's library does not survive a fork */
+        pen__nvml_close(sampler->nvml);
     pen__free(sampler);
 }
 
@@ -163,6 +166,8 @@ int pen_sampler_read(pen_sampler *sampler, pen_machine *out)
     size_t size = out->struct_size;
     if (size < sizeof size || size > sizeof *out)
         return PEN_EINVAL;
+    if (sampler->pid != getpid())
+        return PEN_EFORK;
     read_all(sampler, &sampler->reading);
     sampler->reading.struct_size = size;
     memcpy(out, &sampler->reading, size);

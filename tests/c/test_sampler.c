@@ -2,6 +2,7 @@
 #include "kernels.h"
 
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 
 #include "base/mem.h"
 #include "telemetry/sampler.h"
@@ -185,6 +186,24 @@ static void an_older_caller_gets_what_it_knows(void **state)
     pen_sampler_free(sampler);
 }
 
+static void a_forked_child_is_told_to_make_its_own(void **state)
+{
+    (void)state;
+    pen_sampler *sampler;
+    int status = -1;
+    assert_int_equal(pen_sampler_create(&sampler, NULL, NULL), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int rc = pen_sampler_read(sampler, &machine);
+        pen_sampler_free(sampler);
+        _exit(rc == PEN_EFORK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(pen_sampler_read(sampler, &machine), 0);
+    pen_sampler_free(sampler);
+}
+
 static void this_machine_is_read_without_an_allocation(void **state)
 {
     (void)state;
@@ -253,6 +272,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_path_brings_its_disk, set_up, tree_teardown),
         cmocka_unit_test_setup_teardown(wrong_options_are_refused, set_up, tree_teardown),
         cmocka_unit_test_setup_teardown(an_older_caller_gets_what_it_knows, set_up, tree_teardown),
+        cmocka_unit_test_setup_teardown(a_forked_child_is_told_to_make_its_own, set_up,
+                                        tree_teardown),
         cmocka_unit_test_setup_teardown(this_machine_is_read_without_an_allocation, set_up,
                                         tree_teardown),
         cmocka_unit_test_setup_teardown(running_out_of_memory_anywhere_leaks_nothing, set_up,
