@@ -42,7 +42,7 @@ static void walk_mount(const char *root, const char *mount, char group[PATH_CAP]
 void pen__cgroup_walk(const char *root, const char *controller, pen__cgroup_visit *visit, void *ctx)
 {
     const char *const v2_mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
-    char full[PATH_CAP], text[4096], group[PATH_CAP];
+    char full[PATH_CAP], text[16384], group[PATH_CAP];
     size_t n = 0;
     snprintf(full, sizeof full, "%s/proc/self/cgroup", root);
     FILE *file = fopen(full, "re");
