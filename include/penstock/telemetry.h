@@ -18,8 +18,8 @@
  * reading lacks its counter, if the counter went backwards, or if it is a mean over
  * nothing.  docs/telemetry.md has every field, its source, and when it is missing.
  *
- * Fields are only ever added at the end of pen_machine and pen_rates, and struct_size
- * says how much of them the caller knows.
+ * Fields are only ever added at the end of pen_machine and pen_rates, never to the structs
+ * inside them; struct_size says how much the caller knows.
  */
 #ifndef PENSTOCK_TELEMETRY_H
 #define PENSTOCK_TELEMETRY_H
