@@ -59,6 +59,11 @@ bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@ninja -C build-bench --quiet
 	@build-bench/bench/bench_kernels $(ARGS)
 
+bench-telemetry: setup-build ## Time one reading of the machine
+	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
+	@ninja -C build-bench --quiet
+	@build-bench/bench/bench_telemetry
+
 ##@ Keep house
 clean: ## Remove what was built; .venv and .cache stay
 	rm -rf build build-* dist $(INSTALLED)
@@ -69,7 +74,7 @@ distclean: clean ## Remove the environment and the generated pictures as well
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	  /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 	@echo
 
 setup-%:
@@ -81,4 +86,4 @@ $(INSTALLED): $(PACKAGE) | setup-build
 	@scripts/install-package
 	@touch $@
 
-.PHONY: run build test san tsan lint format fuzz bench bench-kernels clean distclean help
+.PHONY: run build test san tsan lint format fuzz bench bench-kernels bench-telemetry clean distclean help

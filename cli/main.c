@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
     {"info", "what a dataset holds, and what in it will fail", cmd_info},
     {"bench", "how fast batches of a dataset come", cmd_bench},
+    {"machine", "what this machine is doing, and what it does not tell", cmd_machine},
     {"replay", "build any batch of a stream again", cmd_replay},
 };
 

@@ -10,6 +10,7 @@
  *   batch.h     what a training step receives
  *   loader.h    threads that turn a dataset and a pipeline into batches
  *   mix.h       MixUp and CutMix over whole batches
+ *   telemetry.h what the machine under the loader is doing
  */
 #ifndef PENSTOCK_PENSTOCK_H
 #define PENSTOCK_PENSTOCK_H
@@ -23,6 +24,7 @@
 #include <penstock/op.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>
+#include <penstock/telemetry.h>
 #include <penstock/version.h>
 
 #endif

@@ -1,101 +1,38 @@
-/* limits.c - read limits from /proc and the cgroup file systems.
- *
- * A cgroup's limit counts together with those of its parents, so the walk goes
- * from this process's group up to the root.  Inside a container the path in
- * /proc/self/cgroup may not exist under the mount; then only the root of the
- * mount is seen, which is the container's own group.
- */
+/* limits.c - read limits from /proc and the cgroup file systems. */
 #include "telemetry/limits.h"
 
-#include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "telemetry/cgroup.h"
+#include "telemetry/procfs.h"
 
 enum { PATH_CAP = 1024, TEXT_CAP = 4096 };
 
-/* The file as NUL-terminated text; false if there is none. */
-static bool read_text(const char *root, const char *path, char text[TEXT_CAP])
-{
-    char full[PATH_CAP];
-    if (snprintf(full, sizeof full, "%s%s", root, path) >= (int)sizeof full)
-        return false;
-    FILE *file = fopen(full, "re");
-    if (!file)
-        return false;
-    size_t n = fread(text, 1, TEXT_CAP - 1, file);
-    text[n] = '\0';
-    fclose(file);
-    return n > 0;
-}
-
-/* A non-negative number, or -1 ("max", no file, nonsense). */
-static int64_t number(const char *text)
-{
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    return end == text || value < 0 ? -1 : value;
-}
-
-/* This process's group for a v1 controller, or for v2 (controller ""). */
-static bool group_of(const char *root, const char *controller, char out[PATH_CAP])
-{
-    char text[TEXT_CAP];
-    if (!read_text(root, "/proc/self/cgroup", text))
-        return false;
-    char *save = NULL;
-    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *names = strchr(line, ':');
-        char *path = names ? strchr(names + 1, ':') : NULL;
-        if (!path)
-            continue;
-        *path++ = '\0';
-        names++;
-        bool is_it = *controller == '\0' && *names == '\0';
-        char *inner = NULL;
-        for (char *name = strtok_r(names, ",", &inner); name; name = strtok_r(NULL, ",", &inner))
-            is_it |= strcmp(name, controller) == 0 && *controller;
-        if (is_it)
-            return snprintf(out, PATH_CAP, "%s", path) < PATH_CAP;
-    }
-    return false;
-}
-
-/* Ask `visit` about every group from ours up to the mount's root. */
-static void walk_up(const char *root, const char *mount, const char *controller,
-                    void (*visit)(const char *root, const char *dir, void *ctx), void *ctx)
-{
-    char group[PATH_CAP] = "", dir[PATH_CAP];
-    group_of(root, controller, group);
-    for (;;) {
-        size_t n = strlen(group);
-        while (n > 0 && group[n - 1] == '/')
-            group[--n] = '\0';
-        if (snprintf(dir, sizeof dir, "%s%s", mount, group) < (int)sizeof dir)
-            visit(root, dir, ctx);
-        char *slash = strrchr(group, '/');
-        if (!slash)
-            return;
-        *slash = '\0';
-    }
-}
-
-static bool read_in(const char *root, const char *dir, const char *file, char text[TEXT_CAP])
+/* The start of a file; empty if there is none. */
+static pen__scan read_text(const char *root, const char *dir, const char *name, char text[TEXT_CAP])
 {
     char path[PATH_CAP];
-    return snprintf(path, sizeof path, "%s/%s", dir, file) < (int)sizeof path &&
-           read_text(root, path, text);
+    size_t n = 0;
+    FILE *file = NULL;
+    if (snprintf(path, sizeof path, "%s%s/%s", root, dir, name) < (int)sizeof path)
+        file = fopen(path, "re");
+    if (file) {
+        n = fread(text, 1, TEXT_CAP, file);
+        fclose(file);
+    }
+    return pen__scan_text(text, n);
 }
 
 static void visit_memory(const char *root, const char *dir, void *ctx)
 {
     static const char *const files[] = {"memory.max", "memory.high", "memory.limit_in_bytes"};
-    int64_t *least = ctx;
+    double *least = ctx;
     char text[TEXT_CAP];
     for (int i = 0; i < 3; i++) {
-        int64_t limit = read_in(root, dir, files[i], text) ? number(text) : -1;
+        double limit = pen__parse_memory_limit(read_text(root, dir, files[i], text));
         if (limit > 0 && limit < *least)
             *least = limit;
     }
@@ -104,13 +41,11 @@ static void visit_memory(const char *root, const char *dir, void *ctx)
 int64_t pen__limit_memory_at(const char *root)
 {
     char text[TEXT_CAP];
-    int64_t least = INT64_MAX;
-    const char *total = read_text(root, "/proc/meminfo", text) ? strstr(text, "MemTotal:") : NULL;
-    if (total && number(total + strlen("MemTotal:")) > 0)
-        least = number(total + strlen("MemTotal:")) * 1024;
-    walk_up(root, "/sys/fs/cgroup", "", visit_memory, &least);
-    walk_up(root, "/sys/fs/cgroup/memory", "memory", visit_memory, &least);
-    return least == INT64_MAX ? (int64_t)1 << 30 : least;
+    pen_memory memory;
+    pen__parse_meminfo(read_text(root, "/proc", "meminfo", text), &memory);
+    double least = memory.total_bytes > 0 ? memory.total_bytes : INFINITY;
+    pen__cgroup_walk(root, "memory", visit_memory, &least);
+    return isinf(least) ? (int64_t)1 << 30 : (int64_t)least;
 }
 
 int64_t pen__limit_memory(void)
@@ -120,23 +55,12 @@ int64_t pen__limit_memory(void)
 
 static void visit_cpu(const char *root, const char *dir, void *ctx)
 {
-    int *least = ctx;
-    char text[TEXT_CAP], period_text[TEXT_CAP];
-    int64_t quota = -1, period = -1;
-    if (read_in(root, dir, "cpu.max", text)) { /* "max 100000" or "200000 100000" */
-        const char *space = strchr(text, ' ');
-        quota = number(text);
-        period = space ? number(space + 1) : -1;
-    } else if (read_in(root, dir, "cpu.cfs_quota_us", text) &&
-               read_in(root, dir, "cpu.cfs_period_us", period_text)) {
-        quota = number(text);
-        period = number(period_text);
-    }
-    if (quota <= 0 || period <= 0)
-        return;
-    int64_t cores = (quota + period - 1) / period;
-    if (cores < *least)
-        *least = cores < 1 ? 1 : (int)cores;
+    double *least = ctx;
+    char text[TEXT_CAP];
+    double period_us = pen__parse_number(read_text(root, dir, "cpu.cfs_period_us", text));
+    double v1 = pen__parse_cfs_quota(read_text(root, dir, "cpu.cfs_quota_us", text), period_us);
+    double v2 = pen__parse_cpu_max(read_text(root, dir, "cpu.max", text));
+    *least = fmin(*least, fmin(v1, v2)); /* NaN, "not told", loses */
 }
 
 int pen__limit_cores_at(const char *root)
@@ -145,10 +69,9 @@ int pen__limit_cores_at(const char *root)
     CPU_ZERO(&set);
     int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    cores = cores < 1 ? 1 : cores;
-    walk_up(root, "/sys/fs/cgroup", "", visit_cpu, &cores);
-    walk_up(root, "/sys/fs/cgroup/cpu", "cpu", visit_cpu, &cores);
-    return cores;
+    double least = cores < 1 ? 1 : cores;
+    pen__cgroup_walk(root, "cpu", visit_cpu, &least);
+    return least < 1 ? 1 : (int)ceil(least);
 }
 
 int pen__limit_cores(void)

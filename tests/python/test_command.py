@@ -32,6 +32,8 @@ def penstock(*arguments: object, **environment: str) -> subprocess.CompletedProc
         (("bench", "x", "--seed", "18446744073709551616"), "2^64-1"),
         (("replay", "x", "--ops", "mine"), "imagenet-train or imagenet-val"),
         (("bench",), "one DATASET"),
+        (("machine", "--ms", "0"), "from 1 to"),
+        (("machine", "a", "b"), "one PATH"),
         (("dance",), "no command 'dance'"),
     ],
 )
@@ -61,3 +63,27 @@ def test_a_misspelt_switch_is_named() -> None:
     assert run.returncode == 0
     assert "PENSTOCK_CPU=avx" in run.stderr
     assert "PENSTOCK_JPEG=turbo" in run.stderr
+
+
+def test_machine_tells_what_it_knows_and_null_for_the_rest(tmp_path: Path) -> None:
+    run = penstock("machine", tmp_path, "--ms", 20, "--json")
+    assert (run.returncode, run.stderr) == (0, "")
+    told = json.loads(run.stdout)
+    assert told["seconds"] >= 0.02
+    assert len(told["cores"]) >= 1
+    assert told["process"]["rss_bytes"] > 0
+    assert told["memory"]["free_bytes"] <= told["memory"]["total_bytes"]
+    assert {"disks", "data_disk", "network", "loopback", "package", "gpus"} <= told.keys()
+
+
+def test_machine_prints_a_line_for_each_part() -> None:
+    run = penstock("machine", "--ms", 1)
+    assert (run.returncode, run.stderr) == (0, "")
+    for part in ("cpu ", "memory ", "pressure io ", "group memory ", "disks ", "network ", "gpu"):
+        assert f"\n{part}" in run.stdout
+
+
+def test_machine_says_which_path_is_not_there(tmp_path: Path) -> None:
+    run = penstock("machine", tmp_path / "none")
+    assert (run.returncode, run.stdout) == (1, "")
+    assert "none" in run.stderr
