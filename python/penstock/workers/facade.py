@@ -1,36 +1,24 @@
 """What a loader sees: one `Workers` for its life, one `Stream` an epoch.
 
-    num_workers   map-style dataset                    iterable dataset
-    0             in the caller's process              in the caller's process
-    n             n processes, batches to whoever is   n copies, batches taken in turn
-                  idle (in turn with TorchSeeding)
-    "auto"        see penstock.workers.auto            1 process
+num_workers   map-style dataset                    iterable dataset
+0             in the caller's process              in the caller's process
+n             n processes, batches to whoever is   n copies, batches taken in turn
+              idle (in turn with TorchSeeding)
+"auto"        see penstock.workers.tuner           1 process
 """
 
-from collections.abc import Iterable, Iterator
+import dataclasses
+import os
+from collections.abc import Iterable
 from multiprocessing.context import BaseContext
 from typing import Any, Literal
 
+from penstock.errors import ForkError
 from penstock.workers.job import Batch, Job
-
-
-class Stream(Iterator[Any]):
-    """One epoch's batches, in order.  Raises what a dataset raised, where it happened.
-
-    Ends by itself when exhausted, when dropped, or by close().  `delivered` counts the batches
-    taken so far.  A stream that was inherited through a fork raises ForkError.
-    """
-
-    delivered: int
-
-    def state(self) -> dict[str, Any] | None:
-        """Iterable datasets: where the *consumed* stream stands, picklable; for epoch(state=).
-        None for map-style datasets: their position is the sampler's."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """Leave the epoch.  Processes end, unless they are persistent."""
-        raise NotImplementedError
+from penstock.workers.pool import Pool
+from penstock.workers.seeding import Seeding
+from penstock.workers.streams import InlineStream, IterableStream, MapStream, Stream
+from penstock.workers.tuner import Tuner, usable_cores, usable_memory
 
 
 class Workers:
@@ -42,7 +30,7 @@ class Workers:
     timeout          seconds after which a worker is taken for stuck; 0: never
     persistent       keep the processes between epochs; otherwise each epoch forks anew and
                      sees what the caller did to the dataset in between
-    memory_budget    bytes of batches made but not yet taken; None: a share of what is there
+    memory_budget    bytes of batches made but not yet taken; None: a quarter of what is there
     """
 
     def __init__(
@@ -56,12 +44,31 @@ class Workers:
         persistent: bool = False,
         memory_budget: int | None = None,
     ) -> None:
-        raise NotImplementedError
+        self.job = job
+        self._context = context
+        self._prefetch = prefetch_factor
+        self._timeout = timeout
+        self._persistent = persistent
+        self._budget = memory_budget or usable_memory() // 4
+        self._tuner: Tuner | None = None
+        if num_workers == "auto":
+            self._tuner = None if job.iterable or job.seeding.in_turn else Tuner(usable_cores())
+            num_workers = 1 if job.iterable else usable_cores()
+        self._asked = num_workers
+        self._pool: Pool | None = None  # of the epoch under way, or persistent
+        self._owner = os.getpid()
 
     @property
     def num_workers(self) -> int:
-        """Processes at work now; before the first epoch, those asked for (0 with "auto")."""
-        raise NotImplementedError
+        """Processes at work now; between epochs, those that the next one begins with."""
+        if self._pool is not None and not self._pool.is_closed:
+            return self._pool.n_workers
+        return self._tuner.n_workers if self._tuner is not None else self._asked
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The pids of the workers that run, by worker."""
+        return {} if self._pool is None else self._pool.pids
 
     def epoch(
         self,
@@ -69,6 +76,7 @@ class Workers:
         *,
         epoch: int = 0,
         state: dict[str, Any] | None = None,
+        seeding: Seeding | None = None,
     ) -> Stream:
         """Begin an epoch.
 
@@ -77,14 +85,54 @@ class Workers:
                  datasets, which end by themselves.
         epoch    part of every item's seed
         state    of Stream.state(): continue there (iterable datasets)
-        A stream of an earlier epoch that is still open is closed first if persistent.
+        seeding  instead of the job's, for processes that are made now (torch draws a new
+                 base_seed for each epoch)
+        Persistent workers serve one epoch at a time: a stream still open is closed.
         """
-        raise NotImplementedError
+        if seeding is not None:
+            self.job = dataclasses.replace(self.job, seeding=seeding)
+        if self.num_workers == 0:
+            return InlineStream(self.job, batches, epoch, state)
+        pool = self._pool_for_epoch()
+        if self.job.iterable:
+            return IterableStream(pool, epoch, state, self._prefetch, not self._persistent)
+        return MapStream(
+            pool,
+            iter(batches),
+            epoch,
+            prefetch=self._prefetch,
+            budget=self._budget,
+            tuner=self._tuner,
+            is_own=not self._persistent,
+        )
+
+    def _pool_for_epoch(self) -> Pool:
+        if self._pool is not None and self._persistent and not self._pool.is_closed:
+            if os.getpid() != self._owner:
+                raise ForkError("persistent workers belong to the process that made them")
+            self._pool.forget_all()
+            return self._pool
+        in_turn = self.job.iterable or self.job.seeding.in_turn
+        self._pool = Pool(
+            self.job,
+            self.num_workers,
+            context=self._context,
+            in_turn=in_turn,
+            can_retry=not self.job.seeding.in_turn,
+            timeout=self._timeout,
+        )
+        self._owner = os.getpid()
+        return self._pool
 
     def resize(self, n_workers: int) -> None:
         """Grow or shrink, while running; iterable datasets and TorchSeeding refuse."""
-        raise NotImplementedError
+        self._tuner = None
+        self._asked = n_workers
+        if self._pool is not None and not self._pool.is_closed:
+            self._pool.resize(n_workers)
 
     def close(self) -> None:
         """End all processes.  Closing twice is fine; so is epoch() afterwards."""
-        raise NotImplementedError
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

@@ -1,10 +1,10 @@
 """What the workers are to do: the dataset and how batches are made of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from penstock.workers.seeding import NoSeeding, Seeding
+from penstock.workers.seeding import Guard, NoSeeding, Reseed, Seeding
 
 
 class Batch(NamedTuple):
@@ -43,3 +43,124 @@ class Job:
     drop_last: bool = False
     worker_init: Callable[[int], None] | None = None
     seeding: Seeding = field(default_factory=NoSeeding)
+
+    def fetcher(self, is_inline: bool, worker: int = 0) -> "MapFetcher | IterableFetcher":
+        guard = self.seeding.guard(is_inline)
+        if self.iterable:
+            return IterableFetcher(self, guard, worker)
+        return MapFetcher(self, guard)
+
+
+class MapFetcher:
+    """Makes batches of a map-style dataset, in one process."""
+
+    def __init__(self, job: Job, guard: Guard) -> None:
+        self._job = job
+        self._guard = guard
+
+    def fetch(self, epoch: int, batch: Batch) -> tuple[Any, None]:
+        return self._guard.run(lambda reseed: self._make(batch, reseed), epoch), None
+
+    def _make(self, batch: Batch, reseed: Reseed | None) -> Any:
+        job, dataset = self._job, self._job.dataset
+        if not job.auto_collate:
+            if reseed:
+                reseed(batch.indices, batch.occurrences[0] if batch.occurrences else 0)
+            items = dataset[batch.indices]
+        elif getattr(dataset, "__getitems__", None):
+            if reseed:
+                reseed("items", batch.number)
+            items = dataset.__getitems__(batch.indices)
+        elif reseed is None:
+            items = [dataset[index] for index in batch.indices]
+        else:
+            items = [self._item(batch, place, reseed) for place in range(len(batch.indices))]
+        if job.collate is None:
+            return items
+        if reseed:
+            reseed("collate", batch.number)
+        return job.collate(items)
+
+    def _item(self, batch: Batch, place: int, reseed: Reseed) -> Any:
+        index = batch.indices[place]
+        reseed(index, batch.occurrences[place] if batch.occurrences else 0)
+        return self._job.dataset[index]
+
+
+class Position(NamedTuple):
+    """One batch to be made by a worker's copy of an iterable dataset.
+
+    number  batches of this worker before it
+    state   what the dataset's state_dict() said there; None: replay by skipping
+    """
+
+    number: int
+    state: Any = None
+
+
+class IterableFetcher:
+    """Makes batches of an iterable dataset, in one process, from wherever it is asked to.
+
+    Batch after batch it goes on; asked for another place (a resume, a new epoch, a worker that
+    replaces a dead one), it makes a new iterator and goes there first.
+    """
+
+    def __init__(self, job: Job, guard: Guard, worker: int) -> None:
+        self._job = job
+        self._guard = guard
+        self._worker = worker
+        self._items: Iterator[Any] = iter(())
+        self._place: tuple[int, int] | None = None  # epoch and number of the next batch
+        self._has_ended = False
+
+    def fetch(self, epoch: int, position: Position) -> tuple[Any, Any]:
+        """A batch and the dataset's state behind it.  Raises StopIteration at the end."""
+        return self._guard.apart(lambda: self._fetch(epoch, position))
+
+    def _fetch(self, epoch: int, position: Position) -> tuple[Any, Any]:
+        if self._place != (epoch, position.number):
+            self._go_to(epoch, position)
+        self._place = (epoch, position.number + 1)
+        self._guard.seed_once(epoch, "iterable", self._worker, position.number)
+        items = self._next_items()
+        data = items if self._job.collate is None else self._job.collate(items)
+        return data, self._state()
+
+    def _go_to(self, epoch: int, position: Position) -> None:
+        dataset = self._job.dataset
+        self._has_ended = False
+        has_loaded = False
+        if position.state is not None and hasattr(dataset, "load_state_dict"):
+            dataset.load_state_dict(position.state)
+            has_loaded = True
+        self._guard.seed_once(epoch, "iterable", self._worker, -1)
+        self._items = iter(dataset)
+        if position.state is not None and not has_loaded:
+            self._items.load_state_dict(position.state)  # type: ignore[attr-defined]
+            has_loaded = True
+        if not has_loaded:
+            for number in range(position.number):
+                self._guard.seed_once(epoch, "iterable", self._worker, number)
+                self._next_items()
+
+    def _next_items(self) -> Any:
+        if self._has_ended:
+            raise StopIteration
+        size = self._job.batch_size
+        if size is None:
+            return next(self._items)
+        items = []
+        for item in self._items:
+            items.append(item)
+            if len(items) == size:
+                return items
+        self._has_ended = True
+        if not items or self._job.drop_last:
+            raise StopIteration
+        return items
+
+    def _state(self) -> Any:
+        for holder in (self._job.dataset, self._items):
+            if hasattr(holder, "state_dict") and hasattr(holder, "load_state_dict"):
+                return holder.state_dict()
+        return None
