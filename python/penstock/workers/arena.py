@@ -160,7 +160,7 @@ class Writer:
         address = array.__array_interface__["data"][0]
         for number, segment in self._all():
             offset = address - segment.address
-            if 0 <= offset and offset + len(array) <= segment.used:
+            if offset >= 0 and offset + len(array) <= segment.used:
                 return number, offset
         return None
 

@@ -9,6 +9,7 @@ n             n processes, batches to whoever is   n copies, batches taken in tu
 
 import dataclasses
 import os
+import time
 from collections.abc import Iterable
 from multiprocessing.context import BaseContext
 from typing import Any, Literal
@@ -63,7 +64,9 @@ class Workers:
         """Processes at work now; between epochs, those that the next one begins with."""
         if self._pool is not None and not self._pool.is_closed:
             return self._pool.n_workers
-        return self._tuner.n_workers if self._tuner is not None else self._asked
+        if self._tuner is not None:
+            return 0 if self._tuner.is_inline else self._tuner.n_workers
+        return self._asked
 
     @property
     def pids(self) -> dict[int, int]:
@@ -93,11 +96,15 @@ class Workers:
             self.job = dataclasses.replace(self.job, seeding=seeding)
         if self.num_workers == 0:
             return InlineStream(self.job, batches, epoch, state)
+        begin = time.perf_counter()
         pool = self._pool_for_epoch()
+        if self._tuner is not None:
+            self._tuner.begin(time.perf_counter() - begin)
         if self.job.iterable:
             return IterableStream(pool, epoch, state, self._prefetch, not self._persistent)
         return MapStream(
             pool,
+            self.job,
             iter(batches),
             epoch,
             prefetch=self._prefetch,

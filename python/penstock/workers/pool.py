@@ -138,7 +138,7 @@ class Pool:
             os.close(board)
             sender.close()
         self._end = weakref.finalize(
-            self, _end, self._crew, receiver, self._lanes, self._reader, os.getpid()
+            self, _end, self._crew, receiver, self._lanes, self._reader, self._board, os.getpid()
         )
         self.resize(n_workers, is_first=True)
 
@@ -384,7 +384,12 @@ def _send_task(sender: socket.socket, message: bytes) -> None:
 
 
 def _end(
-    crew: Crew, receiver: socket.socket, lanes: list[Lane], reader: Reader, owner: int
+    crew: Crew,
+    receiver: socket.socket,
+    lanes: list[Lane],
+    reader: Reader,
+    board: Board,
+    owner: int,
 ) -> None:
     if os.getpid() != owner:  # a forked child drops what it inherited
         return
@@ -393,6 +398,7 @@ def _end(
     receiver.close()
     crew.close()
     reader.close()
+    board.close()
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()

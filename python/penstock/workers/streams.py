@@ -55,11 +55,13 @@ class InlineStream(Stream):
 
 
 class MapStream(Stream):
-    """Batches of a map-style dataset, made by a pool."""
+    """Batches of a map-style dataset, made by a pool; in the caller's process once the tuner
+    finds that to be faster."""
 
     def __init__(
         self,
         pool: Pool,
+        job: Job,
         batches: Iterator[Batch],
         epoch: int,
         *,
@@ -69,6 +71,7 @@ class MapStream(Stream):
         is_own: bool,
     ) -> None:
         self._pool = pool
+        self._job = job
         self._batches = batches
         self._epoch = epoch
         self._prefetch = prefetch
@@ -79,33 +82,44 @@ class MapStream(Stream):
         self._submitted = 0
         self._largest = 0  # bytes of a batch, as far as is known
         self._end: BaseException | None = None  # what follows the batches under way
+        self._inline: InlineStream | None = None
+        self._last = time.perf_counter()
         self._fill()
 
     def __next__(self) -> Any:
+        if self._inline is not None:
+            value = next(self._inline)
+            self.delivered += 1
+            return value
         if not self._under_way:
             self._fill()
         if not self._under_way:
-            self.close()
-            assert self._end is not None
-            raise self._end
+            return self._next_behind()
         begin = time.perf_counter()
-        try:
-            result = self._pool.result(self._under_way[0])
-        except RuntimeError:
-            self._under_way.popleft()
-            raise
+        number = self._under_way.popleft()
+        result = self._pool.result(number)
         waited = time.perf_counter() - begin
-        self._under_way.popleft()
         self._largest = max(self._largest, result.nbytes)
         self._fill()
-        begin = time.perf_counter()
         value = self._pool.value(result)
         if result.kind == "error":
             raise value.exception()
         self.delivered += 1
         if self._tuner is not None:
-            self._tune(waited, time.perf_counter() - begin, result.cost)
+            self._tune(self._tuner, begin, waited, result.cost)
         return value[0]
+
+    def _next_behind(self) -> Any:
+        """Nothing is under way any more: the epoch is over, or goes on without workers."""
+        if self._end is None:
+            self._inline = InlineStream(self._job, self._batches, self._epoch, None)
+            self._pool.close()
+            return next(self)
+        if self._tuner is not None:
+            self._tuner.end()
+        end, self._end = self._end, StopIteration()
+        self.close()
+        raise end
 
     def _fill(self) -> None:
         """Keep as much under way as is allowed."""
@@ -113,7 +127,10 @@ class MapStream(Stream):
         while self._end is None and len(self._under_way) < window:
             try:
                 batch = next(self._batches)
-            except BaseException as error:  # also StopIteration: the end of the epoch
+            except StopIteration:
+                self._end = StopIteration()
+                return
+            except BaseException as error:
                 self._end = error
                 return
             lane = self._submitted % self._pool.n_workers if self._pool.in_turn else 0
@@ -122,20 +139,25 @@ class MapStream(Stream):
 
     def _window(self) -> int:
         n_workers = self._pool.n_workers
+        if self._tuner is not None and self._tuner.is_inline:
+            return 0
         if not self._largest:
             return n_workers  # until it is known how large a batch is
         window = max(1, min(self._prefetch * n_workers, self._budget // self._largest))
         self._pool.set_window(window)
         return window
 
-    def _tune(self, waited: float, decoded: float, cost: tuple[int, int]) -> None:
-        assert self._tuner is not None
-        wanted = self._tuner.observe(waited, decoded, cost)
-        if wanted and wanted != self._pool.n_workers:
-            self._pool.resize(wanted)
+    def _tune(self, tuner: Tuner, begin: float, waited: float, cost: tuple[int, int]) -> None:
+        now = time.perf_counter()
+        is_changed = tuner.observe(now - self._last, now - begin, waited, cost)
+        self._last = now
+        if is_changed and not tuner.is_inline:
+            self._pool.resize(tuner.n_workers)
 
     def close(self) -> None:
         self._batches = iter(())
+        if self._inline is not None:
+            self._inline.close()
         if self._end is None:
             self._end = StopIteration()
         self._under_way.clear()
