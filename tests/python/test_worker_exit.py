@@ -44,6 +44,8 @@ for number, batch in enumerate(stream):
         held.append((stream, batch))
     if number == 3:
         pool = workers._pool
+        while len(pool.pids) < 2:
+            pool._receive()
         print(os.getpid(), pool.zygote_pid, *pool.pids.values(), flush=True)
         if where == "loader":
             if end == "wait":

@@ -1,5 +1,6 @@
 """Python datasets in worker processes: what comes back, in which order, whatever happens."""
 
+import contextlib
 import faulthandler
 import gc
 import os
@@ -274,7 +275,7 @@ def test_results_arrive_when_descriptors_run_out_here() -> None:
     taken = []
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, hard))
-        with pytest.raises(OSError, match="open files"):
+        with contextlib.suppress(OSError):
             while True:
                 taken.append(os.dup(0))
         for number, batch in enumerate(stream):
@@ -353,7 +354,7 @@ def test_exceptions_of_collate_and_init() -> None:
         raise ZeroDivisionError("in init")
 
     for job in (Job(Items(int), collate), Job(Items(int), worker_init=init)):
-        with pytest.raises(ZeroDivisionError, match="in collate|in init"):
+        with pytest.raises(ZeroDivisionError, match=r"in collate|in init"):
             run(job, 2)
 
 
@@ -375,7 +376,7 @@ def test_stop_iteration_of_an_item_ends_the_loop_as_in_torch() -> None:
 
 
 def test_what_cannot_be_pickled_is_an_error() -> None:
-    with pytest.raises(Exception, match="pickle|local object"):
+    with pytest.raises(Exception, match=r"pickle|local object"):
         run(Job(Items(lambda i: lambda: i)), 1)
 
 
@@ -459,10 +460,9 @@ def test_any_worker_may_be_killed_at_any_time() -> None:
 def test_a_dead_zygote_is_an_error() -> None:
     pool = Pool(Job(Items(int)), 2)
     os.kill(pool.zygote_pid, signal.SIGKILL)
+    number = pool.submit(0, Batch([1]))
     with pytest.raises(RuntimeError, match=f"pid {pool.zygote_pid}.*Killed"):
-        for number in range(50):
-            pool.submit(0, Batch([number]))
-            pool.result(number)
+        pool.result(number)
     pool.close()
 
 

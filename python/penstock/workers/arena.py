@@ -217,13 +217,13 @@ class Writer:
         return arena
 
 
-class _Seen:
+class Seen:
     """An arena as the parent sees it."""
 
     def __init__(self, key: tuple[int, int], mapping: Mapping) -> None:
         self.key = key
         self.mapping = mapping
-        self.is_live = False  # an array looks into it
+        self.is_live = False  # a result stands in it, not yet taken or still looked at
         self.is_last = False  # not to be filled again after this
         self.watch: weakref.ref[Bytes] | None = None
 
@@ -232,8 +232,8 @@ class Reader:
     """The parent's mappings of all workers' arenas."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], _Seen] = {}  # by (worker's pid, arena's number)
-        self._live: set[_Seen] = set()
+        self._seen: dict[tuple[int, int], Seen] = {}  # by (worker's pid, arena's number)
+        self._live: set[Seen] = set()
         self._pid = os.getpid()
         self.keep = 4  # arenas worth keeping: those under way, and some
         _readers.add(self)
@@ -244,7 +244,7 @@ class Reader:
 
     def add(self, pid: int, number: int, fd: int, size: int) -> None:
         """Map an arena that a worker made.  The descriptor stays the caller's."""
-        self._seen[pid, number] = _Seen((pid, number), Mapping(fd, size))
+        self._seen[pid, number] = Seen((pid, number), Mapping(fd, size))
 
     def drop(self, pid: int, number: int) -> None:
         """The worker gave it up; nothing looks into it, or it would not have."""
@@ -260,37 +260,37 @@ class Reader:
             if not seen.is_live:
                 seen.mapping.close()
 
-    def open(self, pid: int, number: int, used: int) -> Bytes:
-        """An array over a result's arena; its death, and that of all its views, is watched."""
+    def hold(self, pid: int, number: int) -> Seen:
+        """A result arrived in it, which outlives its worker."""
         seen = self._seen[pid, number]
+        seen.is_live = True
+        return seen
+
+    def open(self, seen: Seen, used: int) -> Bytes:
+        """An array over a result's arena; its death, and that of all its views, is watched."""
         if len(self._live) >= LIVE_MAX:  # a user who keeps every batch: keep mappings few
             copy = seen.mapping.array()[:used].copy()
-            seen.mapping.state = FREE
+            self.give_back(seen)
             return copy
         array = seen.mapping.array()
-        seen.is_live = True
         seen.watch = weakref.ref(array, self._closer(seen))
         self._live.add(seen)
         return array
 
-    def give_back(self, pid: int, number: int) -> None:
-        """A result is not wanted: its arena is free at once."""
-        if seen := self._seen.get((pid, number)):
-            self._release(seen)
-
-    def _closer(self, seen: _Seen) -> Callable[[object], None]:
+    def _closer(self, seen: Seen) -> Callable[[object], None]:
         # Runs wherever the last view dies: in any thread, in a collection, after the pool is
         # closed, or in a forked child, where it must not touch what the parent still sees.
-        pid, live, release = self._pid, self._live, self._release
+        pid, live, give_back = self._pid, self._live, self.give_back
 
         def closed(_: object) -> None:
             if os.getpid() == pid:
                 live.discard(seen)
-                release(seen)
+                give_back(seen)
 
         return closed
 
-    def _release(self, seen: _Seen) -> None:
+    def give_back(self, seen: Seen) -> None:
+        """Nothing looks into it: its worker may fill it again."""
         seen.is_live = False
         if seen.is_last or len(self._seen) > self.keep:
             self._seen.pop(seen.key, None)

@@ -5,6 +5,7 @@ process's by the time it is used.
 """
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import pickle
@@ -12,6 +13,7 @@ import signal
 import socket
 import time
 import weakref
+from collections.abc import Iterator
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
@@ -52,7 +54,8 @@ class Crew:
             daemon=True,
         )
         try:
-            self._zygote.start()
+            with quiet_logging():
+                self._zygote.start()
         except BaseException:
             self._control.close()
             raise
@@ -125,6 +128,26 @@ class Crew:
         """In a forked child: these are the parent's."""
         self.is_inherited = True
         self._control.close()
+
+
+@contextlib.contextmanager
+def quiet_logging() -> Iterator[None]:
+    """Let no thread be writing a log record while this process is forked.
+
+    `logging` renews its own locks in a child, but not those of the files below, which a thread
+    that is writing holds: a worker that logs would wait for ever.  Handlers may call each other
+    in any order, so a lock that cannot be had soon is let be.
+    """
+    held = []
+    for reference in list(logging._handlerList):  # type: ignore[attr-defined]
+        handler = reference()
+        if handler is not None and handler.lock and handler.lock.acquire(timeout=0.2):
+            held.append(handler.lock)
+    try:
+        yield
+    finally:
+        for lock in held:
+            lock.release()
 
 
 def signal_text(number: int) -> str:

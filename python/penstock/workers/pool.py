@@ -298,9 +298,9 @@ class Pool:
         """Its worker can never use that arena again, so the worker goes as well."""
         self._board.is_plain = True
         for worker, pid in self._crew.pids.items():
-            if pid == error.result.pid:
+            if pid == error.pid:
                 self._crew.kill(worker)
-        task = self._tasks.get(error.result.task)
+        task = self._tasks.get(error.task)
         if task is not None and not task.is_done and not self.in_turn:
             self._lanes[task.lane].put(task.message)
 

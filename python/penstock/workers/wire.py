@@ -11,6 +11,7 @@ devices, subclasses, is pickled as its class says.
 
 import array
 import contextlib
+import errno
 import io
 import os
 import pickle
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.workers.arena import Bytes, Reader, Writer
+from penstock.workers.arena import Bytes, Reader, Seen, Writer
 
 MESSAGE_MAX = 96 << 10  # fits the default socket buffers of Linux
 _ROOM = 128 << 10
@@ -219,31 +220,27 @@ class Result(NamedTuple):
     start: int  # of the stream in the message
     inline: int  # of the inline buffers in the message
     refs: list[tuple[int, int, int]]
-    arenas: list[tuple[int, int, int]]
+    segments: list[tuple[Seen | bytearray, int]]  # arenas or plain memory, and bytes used
     has_stream: bool
-    plain: list[bytearray]
 
     @property
     def nbytes(self) -> int:
-        return len(self.message) + sum(used for _, _, used in self.arenas)
+        return len(self.message) + sum(used for _, used in self.segments)
 
     def value(self, reader: Reader) -> Any:
         """Unpickle over the arenas, which then live as long as the arrays do."""
-        plain = iter(self.plain)
         views = [memoryview(self.message)[self.inline :]]
-        for number, _, used in self.arenas:
-            if number < 0:
-                views.append(memoryview(next(plain)))
-            else:
-                views.append(memoryview(reader.open(self.pid, number, used)))
+        for segment, used in self.segments:
+            array = reader.open(segment, used) if isinstance(segment, Seen) else segment
+            views.append(memoryview(array))
         buffers: list[Any] = [views[s][offset : offset + size] for s, offset, size in self.refs]
         stream = memoryview(self.message)[self.start : self.inline]
         return unpack(stream if self.has_stream else buffers.pop(), buffers)
 
     def give_back(self, reader: Reader) -> None:
-        for number, _, _ in self.arenas:
-            if number >= 0:
-                reader.give_back(self.pid, number)
+        for segment, _ in self.segments:
+            if isinstance(segment, Seen):
+                reader.give_back(segment)
 
 
 def send_result(
@@ -302,13 +299,18 @@ class Results:
             kind, task, pid, cost, refs, arenas, has_stream, dropped = head
             for number in dropped:
                 self._reader.drop(pid, number)
-            plain = self._parts.pop((pid, task), [])
-            result = Result(
-                kind, task, pid, cost, message, body, body + n_stream,
-                refs, arenas, has_stream, plain,
-            )  # fmt: skip
-            self._map(result, fds, are_lost)
-            return result
+            plain = iter(self._parts.pop((pid, task), []))
+            try:
+                self._map(pid, arenas, fds, are_lost)
+            except OSError as error:
+                raise UnreachableError(task, pid) from error
+            segments = [
+                (next(plain) if number < 0 else self._reader.hold(pid, number), used)
+                for number, _, used in arenas
+            ]
+            return Result(
+                kind, task, pid, cost, message, body, body + n_stream, refs, segments, has_stream
+            )
 
     def _add_part(self, head: Any, part: bytearray) -> None:
         _, task, pid, start, _ = head
@@ -318,16 +320,15 @@ class Results:
         else:
             segments[-1] += part
 
-    def _map(self, result: Result, fds: list[int], are_lost: bool) -> None:
+    def _map(self, pid: int, arenas: Any, fds: list[int], are_lost: bool) -> None:
+        """Map the arenas that are new: those whose size is said."""
         left = iter(fds)
         try:
             if are_lost:
-                raise OSError(24, "too many open files to receive a batch: see `ulimit -n`")
-            for number, size, _ in result.arenas:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            for number, size, _ in arenas:
                 if size:
-                    self._reader.add(result.pid, number, next(left), size)
-        except OSError as error:
-            raise UnreachableError(result, error) from error
+                    self._reader.add(pid, number, next(left), size)
         finally:
             for fd in fds:
                 os.close(fd)
@@ -340,9 +341,9 @@ class Results:
 
 
 class UnreachableError(Exception):
-    """A result arrived, but not its memory."""
+    """A result arrived, but its memory could not be mapped."""
 
-    def __init__(self, result: Result, error: OSError) -> None:
-        super().__init__(str(error))
-        self.result = result
-        self.error = error
+    def __init__(self, task: int, pid: int) -> None:
+        super().__init__(f"task {task} of worker {pid}")
+        self.task = task
+        self.pid = pid
