@@ -18,6 +18,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
-from bench.process_tree import memory_kib
+from bench.process_tree import cpu_seconds, memory_kib
 from penstock.workers import Batch, ItemSeeding, Job, Workers
 
 TORCH_WORKERS = (0, 1, 2, 4, 8)
@@ -131,9 +132,11 @@ def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str,
     loader = (TorchLoader if kind == "torch" else Penstock)(dataset, batch_size, num_workers)
     run_for(loader, max(1.0, seconds / 2))
     memory: list[int] = []
+    cpu = cpu_seconds(os.getpid())
     items, elapsed = run_for(loader, seconds, lambda: memory.append(memory_kib(os.getpid())[0]))
     return {
         "items_per_second": items / elapsed,
+        "cpu_us_per_item": (cpu_seconds(os.getpid()) - cpu) / items * 1e6,
         "memory_kib": max(memory),
         "workers": loader.num_workers,
     }
@@ -207,6 +210,7 @@ def run_case(case: str, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
+    warnings.filterwarnings("ignore", "This DataLoader will create")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", choices=CASES, action="append", help="only this one")
     parser.add_argument("--rounds", type=int, default=3)

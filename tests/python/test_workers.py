@@ -613,9 +613,36 @@ def test_persistent_workers_stay() -> None:
     stream = workers.epoch(plan(50))
     next(stream)  # and leave it
     assert [len(batch) for batch in workers.epoch(plan(3))] == [4, 4, 4]
+    with pytest.raises(RuntimeError, match="another epoch"):
+        next(stream)
     workers.close()
     assert len(list(workers.epoch(plan(3)))) == 3
     workers.close()
+
+
+def test_an_interrupted_iteration_does_not_end_silently() -> None:
+    pid = os.getpid()
+    reader, writer = os.pipe()
+
+    def make(index: int) -> int:
+        if index == 8:
+            os.read(reader, 1)
+            os.kill(pid, signal.SIGINT)
+            time.sleep(600)
+        return index
+
+    def go_on(stream: Iterator[Any]) -> Any:
+        os.write(writer, b"x")
+        return next(stream)
+
+    stream = Workers(Job(Items(make)), 1).epoch(plan(9))
+    assert [next(stream), next(stream)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with pytest.raises(KeyboardInterrupt):
+        go_on(stream)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        next(stream)
+    os.close(reader)
+    os.close(writer)
 
 
 def test_large_tasks_arrive() -> None:

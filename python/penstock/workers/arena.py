@@ -235,12 +235,12 @@ class Reader:
         self._seen: dict[tuple[int, int], Seen] = {}  # by (worker's pid, arena's number)
         self._live: set[Seen] = set()
         self._pid = os.getpid()
-        self.keep = 4  # arenas worth keeping: those under way, and some
+        self.keep = 4  # arenas worth keeping beside those that are looked at
         _readers.add(self)
 
     @property
     def mapped_bytes(self) -> int:
-        return sum(seen.mapping.size for seen in self._seen.values())
+        return sum(seen.mapping.size for seen in list(self._seen.values()))
 
     def add(self, pid: int, number: int, fd: int, size: int) -> None:
         """Map an arena that a worker made.  The descriptor stays the caller's."""
@@ -254,8 +254,10 @@ class Reader:
 
     def forget(self, pid: int) -> None:
         """A worker is gone.  What is still looked at lives as long as that."""
-        for key in [key for key in self._seen if key[0] == pid]:
-            seen = self._seen.pop(key)
+        for key in [key for key in list(self._seen) if key[0] == pid]:
+            seen = self._seen.pop(key, None)
+            if seen is None:  # given back meanwhile: arrays may die at any moment
+                continue
             seen.is_last = True
             if not seen.is_live:
                 seen.mapping.close()
@@ -292,7 +294,7 @@ class Reader:
     def give_back(self, seen: Seen) -> None:
         """Nothing looks into it: its worker may fill it again."""
         seen.is_live = False
-        if seen.is_last or len(self._seen) > self.keep:
+        if seen.is_last or len(self._seen) - len(self._live) > self.keep:
             self._seen.pop(seen.key, None)
             seen.mapping.state = DROPPED
             seen.mapping.close()
@@ -304,7 +306,7 @@ class Reader:
             seen.is_last = True
 
     def close(self) -> None:
-        for pid in {pid for pid, _ in self._seen}:
+        for pid in {pid for pid, _ in list(self._seen)}:
             self.forget(pid)
 
 

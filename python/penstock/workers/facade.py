@@ -10,12 +10,13 @@ n             n processes, batches to whoever is   n copies, batches taken in tu
 import dataclasses
 import os
 import time
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.context import BaseContext
 from typing import Any, Literal
 
 from penstock.errors import ForkError
-from penstock.workers.job import Batch, Job
+from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
 from penstock.workers.streams import InlineStream, IterableStream, MapStream, Stream
@@ -57,7 +58,9 @@ class Workers:
             num_workers = 1 if job.iterable else usable_cores()
         self._asked = num_workers
         self._pool: Pool | None = None  # of the epoch under way, or persistent
+        self._stream: Callable[[], Stream | None] = lambda: None  # of the pool's last epoch
         self._owner = os.getpid()
+        self._fetcher: MapFetcher | IterableFetcher | None = None
 
     @property
     def num_workers(self) -> int:
@@ -95,17 +98,30 @@ class Workers:
         if seeding is not None:
             self.job = dataclasses.replace(self.job, seeding=seeding)
         if self.num_workers == 0:
-            return InlineStream(self.job, batches, epoch, state)
+            return InlineStream(self.job, self._fetcher_here(), batches, epoch, state)
         begin = time.perf_counter()
         pool = self._pool_for_epoch()
         if self._tuner is not None:
             self._tuner.begin(time.perf_counter() - begin)
         if self.job.iterable:
-            return IterableStream(pool, epoch, state, self._prefetch, not self._persistent)
+            stream: Stream = IterableStream(
+                pool,
+                epoch,
+                state,
+                prefetch=self._prefetch,
+                budget=self._budget,
+                is_own=not self._persistent,
+            )
+        else:
+            stream = self._map_stream(pool, iter(batches), epoch)
+        self._stream = weakref.ref(stream)
+        return stream
+
+    def _map_stream(self, pool: Pool, batches: Iterator[Batch], epoch: int) -> MapStream:
         return MapStream(
             pool,
-            self.job,
-            iter(batches),
+            lambda rest: InlineStream(self.job, self._fetcher_here(), rest, epoch, None),
+            batches,
             epoch,
             prefetch=self._prefetch,
             budget=self._budget,
@@ -113,10 +129,18 @@ class Workers:
             is_own=not self._persistent,
         )
 
+    def _fetcher_here(self) -> MapFetcher | IterableFetcher:
+        """For batches made in this process; it remembers which generators are used."""
+        if self._fetcher is None or self._fetcher.job is not self.job or self.job.iterable:
+            self._fetcher = self.job.fetcher(is_inline=True)
+        return self._fetcher
+
     def _pool_for_epoch(self) -> Pool:
         if self._pool is not None and self._persistent and not self._pool.is_closed:
             if os.getpid() != self._owner:
                 raise ForkError("persistent workers belong to the process that made them")
+            if (stream := self._stream()) is not None:
+                stream.end_with(RuntimeError("another epoch has begun on these workers"))
             self._pool.forget_all()
             return self._pool
         in_turn = self.job.iterable or self.job.seeding.in_turn

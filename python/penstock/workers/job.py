@@ -55,14 +55,14 @@ class MapFetcher:
     """Makes batches of a map-style dataset, in one process."""
 
     def __init__(self, job: Job, guard: Guard) -> None:
-        self._job = job
+        self.job = job
         self._guard = guard
 
     def fetch(self, epoch: int, batch: Batch) -> tuple[Any, None]:
         return self._guard.run(lambda reseed: self._make(batch, reseed), epoch), None
 
     def _make(self, batch: Batch, reseed: Reseed | None) -> Any:
-        job, dataset = self._job, self._job.dataset
+        job, dataset = self.job, self.job.dataset
         if not job.auto_collate:
             if reseed:
                 reseed(batch.indices, batch.occurrences[0] if batch.occurrences else 0)
@@ -84,7 +84,7 @@ class MapFetcher:
     def _item(self, batch: Batch, place: int, reseed: Reseed) -> Any:
         index = batch.indices[place]
         reseed(index, batch.occurrences[place] if batch.occurrences else 0)
-        return self._job.dataset[index]
+        return self.job.dataset[index]
 
 
 class Position(NamedTuple):
@@ -106,7 +106,7 @@ class IterableFetcher:
     """
 
     def __init__(self, job: Job, guard: Guard, worker: int) -> None:
-        self._job = job
+        self.job = job
         self._guard = guard
         self._worker = worker
         self._items: Iterator[Any] = iter(())
@@ -123,11 +123,11 @@ class IterableFetcher:
         self._place = (epoch, position.number + 1)
         self._guard.seed_once(epoch, "iterable", self._worker, position.number)
         items = self._next_items()
-        data = items if self._job.collate is None else self._job.collate(items)
+        data = items if self.job.collate is None else self.job.collate(items)
         return data, self._state()
 
     def _go_to(self, epoch: int, position: Position) -> None:
-        dataset = self._job.dataset
+        dataset = self.job.dataset
         self._has_ended = False
         has_loaded = False
         if position.state is not None and hasattr(dataset, "load_state_dict"):
@@ -146,7 +146,7 @@ class IterableFetcher:
     def _next_items(self) -> Any:
         if self._has_ended:
             raise StopIteration
-        size = self._job.batch_size
+        size = self.job.batch_size
         if size is None:
             return next(self._items)
         items = []
@@ -155,12 +155,12 @@ class IterableFetcher:
             if len(items) == size:
                 return items
         self._has_ended = True
-        if not items or self._job.drop_last:
+        if not items or self.job.drop_last:
             raise StopIteration
         return items
 
     def _state(self) -> Any:
-        for holder in (self._job.dataset, self._items):
+        for holder in (self.job.dataset, self._items):
             if hasattr(holder, "state_dict") and hasattr(holder, "load_state_dict"):
                 return holder.state_dict()
         return None

@@ -248,7 +248,7 @@ class Pool:
 
     def set_window(self, n_tasks: int) -> None:
         """How many tasks will be under way: arenas for that many are kept."""
-        self._reader.keep = n_tasks + self.n_workers + 4
+        self._reader.keep = n_tasks + 1
 
     # Waiting
 

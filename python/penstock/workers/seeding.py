@@ -186,7 +186,8 @@ class _Torch:
         self._generator = torch.default_generator
 
     def mark(self) -> Any:
-        return self._generator.get_state().numpy().tobytes()
+        state = self._generator.get_state()  # of uint8
+        return ctypes.string_at(state.data_ptr(), len(state))
 
     def seed(self, seed: int) -> None:
         self._generator.manual_seed(seed)

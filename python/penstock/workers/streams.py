@@ -2,13 +2,14 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.workers.failure import Failure
-from penstock.workers.job import Batch, Job, Position
+from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
 from penstock.workers.pool import Pool
 from penstock.workers.tuner import Tuner
+from penstock.workers.wire import Result
 
 
 class Stream(Iterator[Any]):
@@ -27,16 +28,26 @@ class Stream(Iterator[Any]):
 
     def close(self) -> None:
         """Leave the epoch.  Processes end, unless they are persistent."""
+        self.end_with(StopIteration())
+
+    def end_with(self, end: BaseException) -> None:
+        """Leave the epoch; who asks for more gets this."""
+        raise NotImplementedError
 
 
 class InlineStream(Stream):
     """Batches made in the caller's process, when they are asked for."""
 
     def __init__(
-        self, job: Job, batches: Iterable[Batch], epoch: int, state: dict[str, Any] | None
+        self,
+        job: Job,
+        fetcher: MapFetcher | IterableFetcher,
+        batches: Iterable[Batch],
+        epoch: int,
+        state: dict[str, Any] | None,
     ) -> None:
         self._job = job
-        self._fetcher = job.fetcher(is_inline=True)
+        self._fetcher: Any = fetcher
         self._epoch = epoch
         self._copy = _Copy.of(state, 0, 1)
         self._positions: Iterator[Any] = self._copy if job.iterable else iter(batches)
@@ -50,7 +61,7 @@ class InlineStream(Stream):
     def state(self) -> dict[str, Any] | None:
         return _state([self._copy], 0) if self._job.iterable else None
 
-    def close(self) -> None:
+    def end_with(self, end: BaseException) -> None:
         self._positions = iter(())
 
 
@@ -61,7 +72,7 @@ class MapStream(Stream):
     def __init__(
         self,
         pool: Pool,
-        job: Job,
+        inline: Callable[[Iterator[Batch]], InlineStream],
         batches: Iterator[Batch],
         epoch: int,
         *,
@@ -71,7 +82,7 @@ class MapStream(Stream):
         is_own: bool,
     ) -> None:
         self._pool = pool
-        self._job = job
+        self._make_inline = inline
         self._batches = batches
         self._epoch = epoch
         self._prefetch = prefetch
@@ -96,8 +107,7 @@ class MapStream(Stream):
         if not self._under_way:
             return self._next_behind()
         begin = time.perf_counter()
-        number = self._under_way.popleft()
-        result = self._pool.result(number)
+        result = _wait(self, self._pool, self._under_way.popleft())
         waited = time.perf_counter() - begin
         self._largest = max(self._largest, result.nbytes)
         self._fill()
@@ -112,7 +122,7 @@ class MapStream(Stream):
     def _next_behind(self) -> Any:
         """Nothing is under way any more: the epoch is over, or goes on without workers."""
         if self._end is None:
-            self._inline = InlineStream(self._job, self._batches, self._epoch, None)
+            self._inline = self._make_inline(self._batches)
             self._pool.close()
             return next(self)
         if self._tuner is not None:
@@ -154,17 +164,32 @@ class MapStream(Stream):
         if is_changed and not tuner.is_inline:
             self._pool.resize(tuner.n_workers)
 
-    def close(self) -> None:
+    def end_with(self, end: BaseException) -> None:
         self._batches = iter(())
         if self._inline is not None:
-            self._inline.close()
-        if self._end is None:
-            self._end = StopIteration()
+            self._inline.end_with(end)
+        if self._end is None or not isinstance(end, StopIteration):
+            self._end = end
         self._under_way.clear()
-        if self._is_own:
-            self._pool.close()
-        elif not self._pool.is_closed:
-            self._pool.forget_all()
+        _leave(self._pool, self._is_own)
+
+
+def _wait(stream: Stream, pool: Pool, number: int) -> Result:
+    """A task's result.  What was interrupted half-way is not gone on with."""
+    try:
+        return pool.result(number)
+    except Exception:
+        raise
+    except BaseException:
+        stream.end_with(RuntimeError("this iteration was interrupted: begin another"))
+        raise
+
+
+def _leave(pool: Pool, is_own: bool) -> None:
+    if is_own:
+        pool.close()
+    elif not pool.is_closed:
+        pool.forget_all()
 
 
 class _Copy(Iterator[Position]):
@@ -213,11 +238,21 @@ class IterableStream(Stream):
     """Batches of copies of an iterable dataset, one a worker, taken in turn as torch does."""
 
     def __init__(
-        self, pool: Pool, epoch: int, state: dict[str, Any] | None, prefetch: int, is_own: bool
+        self,
+        pool: Pool,
+        epoch: int,
+        state: dict[str, Any] | None,
+        *,
+        prefetch: int,
+        budget: int,
+        is_own: bool,
     ) -> None:
         self._pool = pool
         self._epoch = epoch
         self._prefetch = prefetch
+        self._budget = budget // pool.n_workers  # of each
+        self._largest = 0
+        self._end: BaseException = StopIteration()
         self._is_own = is_own
         n_workers = pool.n_workers
         self._copies = [_Copy.of(state, worker, n_workers) for worker in range(n_workers)]
@@ -232,7 +267,8 @@ class IterableStream(Stream):
             if self._copies[worker].has_ended:
                 self._turn = (worker + 1) % len(self._copies)
                 continue
-            result = self._pool.result(self._under_way[worker].popleft())
+            result = _wait(self, self._pool, self._under_way[worker].popleft())
+            self._largest = max(self._largest, result.nbytes)
             value = self._pool.value(result)
             self._turn = (worker + 1) % len(self._copies)
             if result.kind == "end":
@@ -245,21 +281,22 @@ class IterableStream(Stream):
             self._copies[worker].took(value[1])
             self.delivered += 1
             return value[0]
-        self.close()
-        raise StopIteration
+        self.end_with(self._end)
+        end, self._end = self._end, StopIteration()
+        raise end
 
     def _fill(self, worker: int) -> None:
         copy, queue = self._copies[worker], self._under_way[worker]
-        while not copy.has_ended and len(queue) < self._prefetch:
+        window = max(1, min(self._prefetch, self._budget // max(self._largest, 1)))
+        self._pool.set_window(window * len(self._copies))
+        while not copy.has_ended and len(queue) < window:
             queue.append(self._pool.submit(self._epoch, next(copy), worker))
 
     def state(self) -> dict[str, Any]:
         return _state(self._copies, self._turn)
 
-    def close(self) -> None:
+    def end_with(self, end: BaseException) -> None:
+        self._end = end
         for copy in self._copies:
             copy.has_ended = True
-        if self._is_own:
-            self._pool.close()
-        elif not self._pool.is_closed:
-            self._pool.forget_all()
+        _leave(self._pool, self._is_own)

@@ -57,7 +57,7 @@ class _Stretch:
         self.spent = 0.0  # of that, in next()
         self.waited = 0.0  # of that, for a result
         self.made = 0.0  # in a worker, for making it
-        self.cpu = 0.0  # of that, on a core
+        self.busy = 0.0  # of that, on a core or in the queue for one
 
 
 class Tuner:
@@ -92,7 +92,7 @@ class Tuner:
             sums.spent += spent
             sums.waited += waited
             sums.made += cost[0] * 1e-9
-            sums.cpu += cost[1] * 1e-9
+            sums.busy += cost[1] * 1e-9
         if self._is_settled:
             return False
         if self._skip:  # still made by those that were there before, or beginners
@@ -128,7 +128,7 @@ class Tuner:
         self._try_more(seen, period)
 
     def _try_more(self, seen: _Stretch, period: float) -> None:
-        asleep = seen.made / max(seen.cpu, 1e-9)  # 1: always on a core
+        asleep = seen.made / max(seen.busy, 1e-9)  # 1: never
         ceiling = min(_CAP, max(1, round(self._cores * asleep)))
         if ceiling <= self.n_workers:
             self._is_settled = True

@@ -215,7 +215,7 @@ class Result(NamedTuple):
     kind: str  # "value", "error" or "end"
     task: int
     pid: int
-    cost: tuple[int, int]  # nanoseconds of wall and CPU time the worker spent
+    cost: tuple[int, int]  # nanoseconds the worker took, and those it did not sleep
     message: bytearray
     start: int  # of the stream in the message
     inline: int  # of the inline buffers in the message
