@@ -130,7 +130,7 @@ def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str,
     make, batch_size = CASES[case]
     dataset = make()
     loader = (TorchLoader if kind == "torch" else Penstock)(dataset, batch_size, num_workers)
-    run_for(loader, max(1.0, seconds / 2))
+    run_for(loader, 2.0)  # long enough for "auto" to choose
     memory: list[int] = []
     cpu = cpu_seconds(os.getpid())
     items, elapsed = run_for(loader, seconds, lambda: memory.append(memory_kib(os.getpid())[0]))

@@ -3,7 +3,8 @@
 What counts is the time that the loop spends waiting in next().  It is measured over stretches
 of batches, and compared with what the batch's own making takes:
 
-    next() takes longer than making the batch would     no processes: handing over costs more
+    batches are cheap, and next() takes nearly as       no processes: handing over costs more
+      long as making one would
     it hardly waits                                     enough workers
     it waits, and workers sleep (disk, network, locks)  more workers than cores may pay: try
     it waits, and workers compute                       up to one a core
@@ -20,8 +21,12 @@ from pathlib import Path
 
 _CAP = 32  # processes, for items that only sleep
 _STRETCH_SECONDS = 0.02
+_AGAIN_SECONDS = 30
 _PAYS = 0.93  # a trial must take this part of the time, or less
 _WAITS = 0.1  # of the time: less than that is not worth a process
+_SAVES = 0.75  # of a cheap batch's time next() may take, or processes are not worth it
+_CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being handed over
+_SHORT_SECONDS = 0.3  # an epoch that takes longer loses nothing by starting processes
 
 
 def usable_cores() -> int:
@@ -81,7 +86,8 @@ class Tuner:
 
     def end(self) -> None:
         """An epoch is over.  A short one may be over before processes are of any use."""
-        if self._epoch.count and self._epoch.spent > self._epoch.made:
+        seen = self._epoch
+        if seen.count and seen.spent > seen.made and seen.made < _SHORT_SECONDS:
             self._go_inline()
 
     def observe(self, elapsed: float, spent: float, waited: float, cost: tuple[int, int]) -> bool:
@@ -94,6 +100,9 @@ class Tuner:
             sums.made += cost[0] * 1e-9
             sums.busy += cost[1] * 1e-9
         if self._is_settled:
+            if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
+                self._is_settled = self.is_inline
+                self._restart(is_changed=False)
             return False
         if self._skip:  # still made by those that were there before, or beginners
             self._skip -= 1
@@ -119,7 +128,7 @@ class Tuner:
                 self.n_workers = n_before
                 self._is_settled = True
                 return
-        elif seen.spent > 0.95 * seen.made:
+        elif seen.spent > _SAVES * seen.made and seen.made < _CHEAP_SECONDS * seen.count:
             self._go_inline()
             return
         if seen.waited < _WAITS * seen.elapsed:
@@ -129,7 +138,7 @@ class Tuner:
 
     def _try_more(self, seen: _Stretch, period: float) -> None:
         asleep = seen.made / max(seen.busy, 1e-9)  # 1: never
-        ceiling = min(_CAP, max(1, round(self._cores * asleep)))
+        ceiling = min(max(_CAP, self._cores), max(1, round(self._cores * asleep)))
         if ceiling <= self.n_workers:
             self._is_settled = True
             return
