@@ -158,6 +158,17 @@ def test_whole_batches_are_fetched_where_the_dataset_can() -> None:
     ]
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_rows_of_tensors_equal_torchs(num_workers: int) -> None:
+    dataset = torch.utils.data.TensorDataset(
+        torch.randn(48, 3, 2), torch.arange(48), torch.randn(48, 2, dtype=torch.complex64)
+    )
+    theirs = list(torch.utils.data.DataLoader(dataset, 4))
+    assert same(run(Job(dataset, default_collate), num_workers), theirs)
+    with pytest.raises(IndexError):
+        list(Workers(Job(dataset, default_collate), num_workers).epoch([Batch([1, 48])]))
+
+
 def test_dev_shm_is_not_touched() -> None:
     before = set(os.listdir("/dev/shm"))
     workers = Workers(Job(Items(rich_item), default_collate), 2)

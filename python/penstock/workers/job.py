@@ -1,5 +1,6 @@
 """What the workers are to do: the dataset and how batches are made of it."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -57,8 +58,11 @@ class MapFetcher:
     def __init__(self, job: Job, guard: Guard) -> None:
         self.job = job
         self._guard = guard
+        self._rows = _rows_at_once(job)
 
     def fetch(self, epoch: int, batch: Batch) -> tuple[Any, None]:
+        if self._rows is not None:
+            return self._rows(batch.indices), None
         return self._guard.run(lambda reseed: self._make(batch, reseed), epoch), None
 
     def _make(self, batch: Batch, reseed: Reseed | None) -> Any:
@@ -85,6 +89,25 @@ class MapFetcher:
         index = batch.indices[place]
         reseed(index, batch.occurrences[place] if batch.occurrences else 0)
         return self.job.dataset[index]
+
+
+def _rows_at_once(job: Job) -> Callable[[list[int]], list[Any]] | None:
+    """torch's TensorDataset with its default_collate: the rows of a batch in one go.
+
+    Picking rows and stacking them is what indexing with a list does; only that it takes a
+    twentieth of the time.
+    """
+    torch = sys.modules.get("torch")
+    data = sys.modules.get("torch.utils.data")
+    if torch is None or data is None or type(job.dataset) is not data.TensorDataset:
+        return None
+    if job.collate is not data.default_collate or not job.auto_collate:
+        return None
+    for tensor in job.dataset.tensors:
+        is_plain = type(tensor) is torch.Tensor and tensor.layout is torch.strided
+        if not is_plain or tensor.requires_grad or tensor.is_quantized:
+            return None
+    return lambda indices: [tensor[list(indices)] for tensor in job.dataset.tensors]
 
 
 class Position(NamedTuple):
