@@ -291,6 +291,7 @@ def test_results_arrive_when_descriptors_run_out_here() -> None:
                 taken.append(os.dup(0))
         for number, batch in enumerate(stream):
             assert bool((batch[1] == 2 * number + 1).all())
+            assert workers._pool._board.is_plain
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in taken:

@@ -28,7 +28,7 @@ Bytes = NDArray[np.uint8]
 FREE, TAKEN, DROPPED = 0, 1, 2
 HEADER = 64  # the state is the first byte; arrays begin on a cache line
 ALIGN = 64
-INLINE_MAX = 32 << 10  # a result's small arrays travel in its message
+INLINE_MAX = 8 << 10  # a result's small arrays travel in its message
 LIVE_MAX = 512  # arenas that a user may hold; what comes on top is copied out
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -28,6 +28,7 @@ MESSAGE_MAX = 96 << 10  # fits the default socket buffers of Linux
 _ROOM = 128 << 10
 _FDS_MAX = 32
 _REFS_MAX = 1000
+_STREAM_MAX = 8 << 10  # all workers share one socket's room: messages are kept small
 _HEAD = struct.Struct("<III")  # lengths: head, stream, inline buffers
 
 
@@ -101,7 +102,7 @@ def pack(value: Any, writer: Writer) -> Packed:
     pickler.dump(value)
     stream: bytes | None = out.getvalue()
     assert stream is not None
-    if len(stream) > MESSAGE_MAX // 3:
+    if len(stream) > _STREAM_MAX:
         refs.append(_place(memoryview(stream), writer))
         stream = None
     inline, segments, taken = writer.finish()
