@@ -29,6 +29,7 @@ FREE, TAKEN, DROPPED = 0, 1, 2
 HEADER = 64  # the state is the first byte; arrays begin on a cache line
 ALIGN = 64
 INLINE_MAX = 8 << 10  # a result's small arrays travel in its message
+PATIENCE = 16  # results; making an arena costs as much as filling a few
 LIVE_MAX = 512  # arenas that a user may hold; what comes on top is copied out
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -139,6 +140,7 @@ class Writer:
         self._segments: list[Segment] = []
         self._taken: list[_Owned | None] = []
         self.dropped: list[int] = []  # arenas the parent may unmap
+        self._spared = 0  # results in a row that left a free arena over
         self.is_plain = False  # whether the parent cannot receive arenas
 
     def place(self, size: int) -> Bytes:
@@ -198,17 +200,27 @@ class Writer:
             self._taken.append(arena)
 
     def _find(self, size: int) -> _Owned | None:
-        """A free arena that is large enough; free ones that are too small are given up."""
-        found = None
+        """A free arena that is large enough.  Those too small are given up; one that was left
+        over many times is too."""
+        found, spare = None, None
         for arena in list(self._arenas):
-            if arena.mapping.state == DROPPED or (arena.is_free() and arena.size < size):
-                if arena.mapping.state != DROPPED:
-                    self.dropped.append(arena.number)
-                self._arenas.remove(arena)
-                arena.close()
-            elif found is None and arena.is_free():
-                found = arena
+            if arena.mapping.state == DROPPED:
+                self._give_up(arena)
+            elif arena.is_free() and arena.size < size:
+                self.dropped.append(arena.number)
+                self._give_up(arena)
+            elif arena.is_free():
+                found, spare = (arena, spare) if found is None else (found, arena)
+        self._spared = 0 if spare is None else self._spared + 1
+        if spare is not None and self._spared >= PATIENCE:
+            self._spared = 0
+            self.dropped.append(spare.number)
+            self._give_up(spare)
         return found
+
+    def _give_up(self, arena: _Owned) -> None:
+        self._arenas.remove(arena)
+        arena.close()
 
     def _make(self, size: int) -> _Owned:
         arena = _Owned(self._count, _round_up(size))
