@@ -19,7 +19,7 @@ dataset may open files when first used, and workers must not inherit those.
 import os
 from pathlib import Path
 
-_CAP = 32  # processes, for items that only sleep
+_CAP = 24  # processes, for items that only sleep
 _STRETCH_SECONDS = 0.02
 _AGAIN_SECONDS = 30
 _PAYS = 0.93  # a trial must take this part of the time, or less
