@@ -29,7 +29,7 @@ FREE, TAKEN, DROPPED = 0, 1, 2
 HEADER = 64  # the state is the first byte; arrays begin on a cache line
 ALIGN = 64
 INLINE_MAX = 8 << 10  # a result's small arrays travel in its message
-PATIENCE = 16  # results; making an arena costs as much as filling a few
+PATIENCE = 8  # results; making an arena costs as much as filling a few
 LIVE_MAX = 512  # arenas that a user may hold; what comes on top is copied out
 
 _libc = ctypes.CDLL(None, use_errno=True)

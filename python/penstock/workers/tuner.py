@@ -7,7 +7,7 @@ of batches, and compared with what the batch's own making takes:
       long as making one would
     it hardly waits                                     enough workers
     it waits, and workers sleep (disk, network, locks)  more workers than cores may pay: try
-    it waits, and workers compute                       up to one a core
+    it waits, and workers compute                       one a core, or two if that pays
 
 A trial stays if it pays, and is taken back if it does not.  The number of processes never
 changes what they make, so all of this is free to guess.
@@ -19,7 +19,7 @@ dataset may open files when first used, and workers must not inherit those.
 import os
 from pathlib import Path
 
-_CAP = 24  # processes, for items that only sleep
+_CAP = 16  # processes, for items that only sleep
 _STRETCH_SECONDS = 0.02
 _AGAIN_SECONDS = 30
 _PAYS = 0.93  # a trial must take this part of the time, or less
@@ -138,7 +138,8 @@ class Tuner:
 
     def _try_more(self, seen: _Stretch, period: float) -> None:
         asleep = seen.made / max(seen.busy, 1e-9)  # 1: never
-        ceiling = min(max(_CAP, self._cores), max(1, round(self._cores * asleep)))
+        # Twice the cores even if they only compute: others may want the cores too.
+        ceiling = min(max(_CAP, self._cores), max(2 * self._cores, round(self._cores * asleep)))
         if ceiling <= self.n_workers:
             self._is_settled = True
             return
