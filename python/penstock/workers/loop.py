@@ -17,6 +17,7 @@ from penstock.workers.job import Job
 from penstock.workers.wire import Incoming, Packed, pack, send_result
 
 _PR_SET_PDEATHSIG = 1
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _libc = ctypes.CDLL(None)
 
 
@@ -37,6 +38,14 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
+def keep_freed_memory() -> None:
+    """Items are freed batch by batch, and the next batch needs as much again: where glibc gave
+    that back to the kernel each time, large items would cost a page fault for every page."""
+    with contextlib.suppress(AttributeError):  # another C library
+        _libc.mallopt(_M_TRIM_THRESHOLD, 256 << 20)
+        _libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+
+
 class Worker:
     """Runs in a forked process."""
 
@@ -52,6 +61,7 @@ class Worker:
             self._schedstat = -1
 
     def run(self) -> None:
+        keep_freed_memory()
         try:
             self._begin()
         except Exception as error:
