@@ -172,6 +172,8 @@ class Dataset:
 workers = Workers(Job(Dataset()), 1)
 stream = workers.epoch(Batch([i]) for i in range(3))
 next(stream)
+while not workers.pids:  # its first batch may be here before the word that it was started
+    workers._pool._receive()
 pids = [workers._pool.zygote_pid, *workers.pids.values()]
 stream.close()
 from pathlib import Path
