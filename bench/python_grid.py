@@ -1,0 +1,241 @@
+"""Python datasets: penstock.workers against torch's DataLoader at its best number of workers.
+
+    python -m bench.python_grid                      # every case, three rounds
+    python -m bench.python_grid --case sleepy --seconds 1 --json out.json
+
+Each run is a process of its own: it warms up (penstock "auto" chooses its number of workers
+then), delivers whole epochs for some seconds, and says how many items a second that were and
+what memory its process tree took.  Contestants alternate; figures are medians.  torch runs
+with persistent workers, which is its best, and every number of workers it is given here; its
+best is chosen for each case afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+
+from bench.process_tree import cpu_seconds, memory_kib
+from penstock.workers import Batch, ItemSeeding, Job, Workers
+
+TORCH_WORKERS = (0, 1, 2, 4, 8)
+
+
+class Ints(Dataset):
+    """Items that cost nothing: an integer and a label."""
+
+    def __len__(self) -> int:
+        return 51200
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, index % 10
+
+
+class Large(Dataset):
+    """Tensors of 3 MiB, computed with one pass over memory."""
+
+    def __init__(self) -> None:
+        self._base = torch.arange(3 * 512 * 512, dtype=torch.float32).view(3, 512, 512)
+
+    def __len__(self) -> int:
+        return 160
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self._base + index, index
+
+
+class Sleepy(Dataset):
+    """Items that wait for something: a disk, a network."""
+
+    def __len__(self) -> int:
+        return 1600
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.005)
+        return torch.full((16,), float(index))
+
+
+class Heavy(Dataset):
+    """Items that take a core some three milliseconds."""
+
+    def __len__(self) -> int:
+        return 640
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        values = np.arange(40_000, dtype=np.float64) + index
+        for _ in range(6):
+            values = np.sqrt(values * values + 1.0) + np.sin(values)
+        return values[:1024].astype(np.float32)
+
+
+def _rows() -> Dataset:
+    return TensorDataset(torch.arange(12800 * 16.0).view(-1, 16), torch.arange(12800))
+
+
+CASES: dict[str, tuple[Callable[[], Any], int]] = {  # dataset, batch size
+    "tiny rows": (_rows, 64),
+    "tiny ints": (Ints, 256),
+    "large": (Large, 8),
+    "sleepy": (Sleepy, 16),
+    "heavy": (Heavy, 16),
+}
+
+
+class TorchLoader:
+    def __init__(self, dataset: Any, batch_size: int, num_workers: int) -> None:
+        self._loader = DataLoader(
+            dataset, batch_size, num_workers=num_workers, persistent_workers=num_workers > 0
+        )
+
+    def epoch(self) -> Iterable[Any]:
+        return self._loader
+
+    @property
+    def num_workers(self) -> int:
+        return self._loader.num_workers
+
+
+class Penstock:
+    def __init__(self, dataset: Any, batch_size: int, num_workers: Any) -> None:
+        job = Job(dataset, default_collate, seeding=ItemSeeding(0))
+        self._workers = Workers(job, num_workers, persistent=True)
+        n_items = len(dataset)
+        self._batches = [
+            list(range(start, min(start + batch_size, n_items)))
+            for start in range(0, n_items, batch_size)
+        ]
+
+    def epoch(self) -> Iterable[Any]:
+        return self._workers.epoch(Batch(batch, i) for i, batch in enumerate(self._batches))
+
+    @property
+    def num_workers(self) -> int:
+        return self._workers.num_workers
+
+
+def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str, Any]:
+    """In a process of its own: items a second, and memory."""
+    make, batch_size = CASES[case]
+    dataset = make()
+    loader = (TorchLoader if kind == "torch" else Penstock)(dataset, batch_size, num_workers)
+    run_for(loader, 2.0)  # long enough for "auto" to choose
+    memory: list[int] = []
+    cpu = cpu_seconds(os.getpid())
+    items, elapsed = run_for(loader, seconds, lambda: memory.append(memory_kib(os.getpid())[0]))
+    return {
+        "items_per_second": items / elapsed,
+        "cpu_us_per_item": (cpu_seconds(os.getpid()) - cpu) / items * 1e6,
+        "memory_kib": max(memory),
+        "workers": loader.num_workers,
+    }
+
+
+def run_for(
+    loader: Any, seconds: float, look: Callable[[], None] = lambda: None
+) -> tuple[int, float]:
+    """Items taken in some seconds, and the seconds.  `look` is called ten times in between, on a
+    clock that stands still meanwhile."""
+    begin, n_batches, batch_size, n_looks = time.perf_counter(), 0, 0, 0
+    while True:
+        for batch in loader.epoch():
+            first = batch[0] if isinstance(batch, (list, tuple)) else batch
+            batch_size = max(batch_size, len(first))
+            n_batches += 1
+            elapsed = time.perf_counter() - begin
+            if elapsed * 10 > seconds * (n_looks + 0.5):
+                start = time.perf_counter()
+                look()
+                n_looks += 1
+                begin += time.perf_counter() - start
+            if elapsed > seconds:
+                return n_batches * batch_size, elapsed
+
+
+def in_child(*arguments: Any) -> dict[str, Any]:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(reader)
+            result = measure(*arguments)
+            os.write(writer, json.dumps(result).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    if not text:
+        raise RuntimeError(f"no result from {arguments}")
+    return json.loads(text)
+
+
+def run_case(case: str, rounds: int, seconds: float) -> dict[str, Any]:
+    contestants = [("penstock", "auto"), *(("torch", n) for n in TORCH_WORKERS)]
+    runs: dict[tuple[str, Any], list[dict[str, Any]]] = {c: [] for c in contestants}
+    for turn in range(rounds):
+        for contestant in contestants[turn:] + contestants[:turn]:
+            print(f"\r\033[K{case}: {contestant}", end="", file=sys.stderr, flush=True)
+            runs[contestant].append(in_child(*contestant, case, seconds))
+    print("\r\033[K", end="", file=sys.stderr)
+
+    def median(contestant: tuple[str, Any], what: str) -> float:
+        return statistics.median(run[what] for run in runs[contestant])
+
+    ours = contestants[0]
+    best = max(contestants[1:], key=lambda c: median(c, "items_per_second"))
+    return {
+        "case": case,
+        "items_per_second": median(ours, "items_per_second"),
+        "workers": [run["workers"] for run in runs[ours]],
+        "memory_mib": median(ours, "memory_kib") / 1024,
+        "torch_best_workers": best[1],
+        "torch_items_per_second": median(best, "items_per_second"),
+        "torch_memory_mib": median(best, "memory_kib") / 1024,
+        "ratio": median(ours, "items_per_second") / median(best, "items_per_second"),
+        "memory_ratio": median(ours, "memory_kib") / median(best, "memory_kib"),
+        "runs": {f"{kind} {n}": found for (kind, n), found in runs.items()},
+    }
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore", "This DataLoader will create")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", choices=CASES, action="append", help="only this one")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--json", type=Path, help="write all figures here")
+    options = parser.parse_args()
+    print(f"torch {torch.__version__}, {len(os.sched_getaffinity(0))} cores")
+    print(f"{'case':10} {'items/s':>10} {'workers':>8} {'MiB':>6} | {'torch best':>10} {'items/s':>10} {'MiB':>6} | {'ratio':>6} {'memory':>6}")  # fmt: skip
+    results = []
+    for case in options.case or CASES:
+        found = run_case(case, options.rounds, options.seconds)
+        results.append(found)
+        print(
+            f"{case:10} {found['items_per_second']:10.0f} {found['workers'][-1]:8} "
+            f"{found['memory_mib']:6.0f} | {found['torch_best_workers']:10} "
+            f"{found['torch_items_per_second']:10.0f} {found['torch_memory_mib']:6.0f} | "
+            f"{found['ratio']:6.2f} {found['memory_ratio']:6.2f}",
+            flush=True,
+        )
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""What a loader sees: one `Workers` for its life, one `Stream` an epoch.
+
+num_workers   map-style dataset                    iterable dataset
+0             in the caller's process              in the caller's process
+n             n processes, batches to whoever is   n copies, batches taken in turn
+              idle (in turn with TorchSeeding)
+"auto"        see penstock.workers.tuner           1 process
+"""
+
+import dataclasses
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.context import BaseContext
+from typing import Any, Literal
+
+from penstock.errors import ForkError
+from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher
+from penstock.workers.pool import Pool
+from penstock.workers.seeding import Seeding
+from penstock.workers.streams import InlineStream, IterableStream, MapStream, Stream
+from penstock.workers.tuner import Tuner, usable_cores, usable_memory
+
+
+class Workers:
+    """Runs a job's epochs.  Starts nothing until epoch() is called.
+
+    num_workers      0, a number of processes, or "auto"
+    context          None, "fork", "spawn", "forkserver" or a multiprocessing context
+    prefetch_factor  batches under way or ready, a worker
+    timeout          seconds after which a worker is taken for stuck; 0: never
+    persistent       keep the processes between epochs; otherwise each epoch forks anew and
+                     sees what the caller did to the dataset in between
+    memory_budget    bytes of batches made but not yet taken; None: a quarter of what is there
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        num_workers: int | Literal["auto"] = "auto",
+        *,
+        context: str | BaseContext | None = None,
+        prefetch_factor: int = 2,
+        timeout: float = 0,
+        persistent: bool = False,
+        memory_budget: int | None = None,
+    ) -> None:
+        self.job = job
+        self._context = context
+        self._prefetch = prefetch_factor
+        self._timeout = timeout
+        self._persistent = persistent
+        self._budget = memory_budget or usable_memory() // 4
+        self._tuner: Tuner | None = None
+        if num_workers == "auto":
+            self._tuner = None if job.iterable or job.seeding.in_turn else Tuner(usable_cores())
+            num_workers = 1 if job.iterable else usable_cores()
+        self._asked = num_workers
+        self._pool: Pool | None = None  # of the epoch under way, or persistent
+        self._stream: Callable[[], Stream | None] = lambda: None  # of the pool's last epoch
+        self._owner = os.getpid()
+        self._fetcher: MapFetcher | IterableFetcher | None = None
+
+    @property
+    def num_workers(self) -> int:
+        """Processes at work now; between epochs, those that the next one begins with."""
+        if self._pool is not None and not self._pool.is_closed:
+            return self._pool.n_workers
+        if self._tuner is not None:
+            return 0 if self._tuner.is_inline else self._tuner.n_workers
+        return self._asked
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The pids of the workers that run, by worker."""
+        return {} if self._pool is None else self._pool.pids
+
+    def epoch(
+        self,
+        batches: Iterable[Batch] = (),
+        *,
+        epoch: int = 0,
+        state: dict[str, Any] | None = None,
+        seeding: Seeding | None = None,
+    ) -> Stream:
+        """Begin an epoch.
+
+        batches  what to make, drawn lazily and only as far ahead as is prefetched; whatever
+                 the iterable raises, the stream raises at that place.  Not used for iterable
+                 datasets, which end by themselves.
+        epoch    part of every item's seed
+        state    of Stream.state(): continue there (iterable datasets)
+        seeding  instead of the job's, for processes that are made now (torch draws a new
+                 base_seed for each epoch)
+        Persistent workers serve one epoch at a time: a stream still open is closed.
+        """
+        if seeding is not None:
+            self.job = dataclasses.replace(self.job, seeding=seeding)
+        if self.num_workers == 0:
+            return InlineStream(self.job, self._fetcher_here(), batches, epoch, state)
+        begin = time.perf_counter()
+        pool = self._pool_for_epoch()
+        if self._tuner is not None:
+            self._tuner.begin(time.perf_counter() - begin)
+        if self.job.iterable:
+            stream: Stream = IterableStream(
+                pool,
+                epoch,
+                state,
+                prefetch=self._prefetch,
+                budget=self._budget,
+                is_own=not self._persistent,
+            )
+        else:
+            stream = self._map_stream(pool, iter(batches), epoch)
+        self._stream = weakref.ref(stream)
+        return stream
+
+    def _map_stream(self, pool: Pool, batches: Iterator[Batch], epoch: int) -> MapStream:
+        return MapStream(
+            pool,
+            lambda rest: InlineStream(self.job, self._fetcher_here(), rest, epoch, None),
+            batches,
+            epoch,
+            prefetch=self._prefetch,
+            budget=self._budget,
+            tuner=self._tuner,
+            is_own=not self._persistent,
+        )
+
+    def _fetcher_here(self) -> MapFetcher | IterableFetcher:
+        """For batches made in this process; it remembers which generators are used."""
+        if self._fetcher is None or self._fetcher.job is not self.job or self.job.iterable:
+            self._fetcher = self.job.fetcher(is_inline=True)
+        return self._fetcher
+
+    def _pool_for_epoch(self) -> Pool:
+        if self._pool is not None and self._persistent and not self._pool.is_closed:
+            if os.getpid() != self._owner:
+                raise ForkError("persistent workers belong to the process that made them")
+            if (stream := self._stream()) is not None:
+                stream.end_with(RuntimeError("another epoch has begun on these workers"))
+            self._pool.forget_all()
+            return self._pool
+        in_turn = self.job.iterable or self.job.seeding.in_turn
+        self._pool = Pool(
+            self.job,
+            self.num_workers,
+            context=self._context,
+            in_turn=in_turn,
+            can_retry=not self.job.seeding.in_turn,
+            timeout=self._timeout,
+        )
+        self._owner = os.getpid()
+        return self._pool
+
+    def resize(self, n_workers: int) -> None:
+        """Grow or shrink, while running; iterable datasets and TorchSeeding refuse."""
+        self._tuner = None
+        self._asked = n_workers
+        if self._pool is not None and not self._pool.is_closed:
+            self._pool.resize(n_workers)
+
+    def close(self) -> None:
+        """End all processes.  Closing twice is fine; so is epoch() afterwards."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None

@@ -1,0 +1,413 @@
+"""Tasks under way in worker processes, and their results in order.
+
+The parent has no thread: everything happens while somebody waits for a result.  Workers do
+not wait for that, as tasks lie ready for them in a socket, the lane.  A map-style dataset has
+one lane that all workers read, so a slow batch holds up nobody.  Where a certain worker must
+make a certain batch (iterable datasets, torch's seeding), each worker has a lane of its own.
+
+What can go wrong, and what is done:
+
+    a worker raises                  the exception is the task's result
+    a worker dies at a task          a new worker; the task is done again, once
+    a worker dies before it noted    the task is in no lane, at no worker and not done: it is
+      which task it took             sent again
+    a worker is stuck (timeout)      it is killed, which is the second case
+    a worker dies without a task,    again and again: an error
+    the zygote dies                  an error
+    an arena cannot be received      workers are told to send results in parts
+"""
+
+import array
+import contextlib
+import fcntl
+import os
+import select
+import socket
+import termios
+import time
+import weakref
+from collections import deque
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from penstock.errors import ForkError
+from penstock.workers.arena import Reader
+from penstock.workers.board import WORKERS_MAX, Board, create_board
+from penstock.workers.crew import Crew, Notice, ending
+from penstock.workers.job import Job
+from penstock.workers.loop import RETIRE, write_task
+from penstock.workers.wire import MESSAGE_MAX, Result, Results, UnreachableError, pair, send
+
+_SUSPECT_SECONDS = 0.1  # after a death, for a task to show up at some worker
+_TICK_SECONDS = 1.0
+
+
+class Task:
+    """One batch to be made."""
+
+    __slots__ = ("deaths", "error", "lane", "message", "number", "result")
+
+    def __init__(self, number: int, lane: int, message: bytes) -> None:
+        self.number = number
+        self.lane = lane
+        self.message = message
+        self.deaths = 0
+        self.result: Result | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.result is not None or self.error is not None
+
+
+class Lane:
+    """Where tasks lie until a worker takes them."""
+
+    def __init__(self) -> None:
+        self.sender, self.receiver = pair()
+        self.backlog: deque[bytes] = deque()  # what the socket had no room for
+
+    def put(self, message: bytes) -> None:
+        self.backlog.append(message)
+        self.flush()
+
+    def flush(self) -> None:
+        while self.backlog:
+            try:
+                _send_task(self.sender, self.backlog[0])
+            except BlockingIOError:
+                return
+            self.backlog.popleft()
+
+    def is_empty(self) -> bool:
+        """Whether workers took everything."""
+        unread = array.array("i", [0])
+        fcntl.ioctl(self.sender, termios.TIOCOUTQ, unread)
+        return not self.backlog and unread[0] == 0
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.sender.shutdown(socket.SHUT_RDWR)  # also for those who inherited it
+        self.sender.close()
+        self.receiver.close()
+
+
+class Pool:
+    """Processes that run a job's tasks.
+
+    n_workers   how many; resize() changes it while they run
+    in_turn     whether each worker has a lane of its own; then their number is fixed
+    can_retry   whether a task may be done again after its worker died
+    timeout     seconds that a wait for one task may take before its worker is replaced
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        n_workers: int,
+        *,
+        context: str | BaseContext | None = None,
+        in_turn: bool = False,
+        can_retry: bool = True,
+        timeout: float = 0,
+    ) -> None:
+        self.in_turn = in_turn
+        self.n_workers = n_workers
+        self._can_retry = can_retry
+        self._timeout = timeout
+        self._tasks: dict[int, Task] = {}
+        self._next = 0
+        self._retiring = 0
+        self._useless_deaths = 0  # without a result in between
+        self._suspect_since: float | None = None
+        self._started: set[int] = set()  # workers asked for
+        self._lanes = [Lane() for _ in range(n_workers if in_turn else 1)]
+        self._reader = Reader()
+        receiver, sender = pair()
+        self._receiver = receiver
+        self._results = Results(receiver, self._reader)
+        board = create_board()
+        self._board = Board(board)
+        _pools.add(self)
+        try:
+            self._crew = Crew(job, context, [sender.fileno(), board])
+        except BaseException:
+            self.abandon()
+            raise
+        finally:
+            os.close(board)
+            sender.close()
+        self._end = weakref.finalize(
+            self, _end, self._crew, receiver, self._lanes, self._reader, self._board, os.getpid()
+        )
+        self.resize(n_workers, is_first=True)
+
+    # Processes
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The running workers' pids, by worker."""
+        return dict(self._crew.pids)
+
+    @property
+    def zygote_pid(self) -> int:
+        return self._crew.zygote_pid
+
+    @property
+    def is_closed(self) -> bool:
+        return not self._end.alive
+
+    def resize(self, n_workers: int, is_first: bool = False) -> None:
+        """Grow at once, or shrink as soon as workers are done with what they have."""
+        if not 1 <= n_workers <= WORKERS_MAX:
+            raise ValueError(f"n_workers must be from 1 to {WORKERS_MAX}, not {n_workers}")
+        self.check_usable()
+        if self.in_turn and not is_first:
+            raise ValueError("the number of workers is part of this stream and cannot change")
+        missing = n_workers - (len(self._started) - self._retiring)
+        self.n_workers = n_workers
+        if self.in_turn:
+            for worker in range(n_workers):
+                self._start(worker)
+        for _ in range(missing if not self.in_turn else 0):
+            free = (w for w in range(WORKERS_MAX) if w not in self._started)
+            if (worker := next(free, None)) is not None:  # else some still retire: later
+                self._start(worker)
+        for _ in range(-missing):
+            self._retiring += 1
+            self._lanes[0].put(RETIRE)
+
+    def _start(self, worker: int) -> None:
+        self._board.clear(worker)
+        self._started.add(worker)
+        lane = self._lanes[worker if self.in_turn else 0]
+        self._crew.fork(worker, self.n_workers, lane.receiver)
+
+    def close(self) -> None:
+        """End the processes.  What results' arrays look into lives on."""
+        self._end()
+
+    def abandon(self) -> None:
+        """Close our ends and disturb nobody who has them too: in a forked child."""
+        self._receiver.close()
+        for lane in self._lanes:
+            lane.sender.close()
+            lane.receiver.close()
+
+    def check_usable(self) -> None:
+        if self._crew.is_inherited:
+            raise ForkError(
+                "these workers belong to the process this one was forked from: "
+                "begin an iteration of your own"
+            )
+        if self.is_closed:
+            raise RuntimeError("the workers were closed")
+
+    # Tasks
+
+    def submit(self, epoch: int, what: Any, lane: int = 0) -> int:
+        """Let a batch be made.  Returns the number to ask for it by."""
+        number = self._next
+        self._next += 1
+        task = Task(number, lane, write_task(number, epoch, what))
+        self._tasks[number] = task
+        self._lanes[lane].put(task.message)
+        return number
+
+    def forget_all(self) -> None:
+        """Nobody waits for what was submitted so far."""
+        self._board.floor = self._next
+        for task in self._tasks.values():
+            if task.result is not None:
+                task.result.give_back(self._reader)
+        self._tasks.clear()
+        for lane in self._lanes:
+            lane.backlog.clear()
+
+    def result(self, number: int) -> Result:
+        """Wait for a task.  Raises what happened to it; a worker's own exception is a result."""
+        self.check_usable()
+        task = self._tasks[number]
+        begin = time.monotonic()
+        self._receive()
+        while not task.is_done:
+            self._wait(task, begin)
+            self._receive()
+        del self._tasks[number]
+        if task.error is not None:
+            raise task.error
+        assert task.result is not None
+        return task.result
+
+    def has_result(self, number: int) -> bool:
+        self._receive()
+        return self._tasks[number].is_done
+
+    def value(self, result: Result) -> Any:
+        return result.value(self._reader)
+
+    def set_window(self, n_tasks: int) -> None:
+        """How many tasks will be under way: arenas for that many are kept."""
+        self._reader.keep = n_tasks + 1
+
+    # Waiting
+
+    def _wait(self, task: Task, begin: float) -> None:
+        seconds = _TICK_SECONDS
+        if self._suspect_since is not None:
+            seconds = _SUSPECT_SECONDS
+        if self._timeout:
+            seconds = min(seconds, max(0.001, begin + self._timeout - time.monotonic()))
+        poll = select.poll()
+        poll.register(self._receiver, select.POLLIN)
+        poll.register(self._crew, select.POLLIN)
+        for lane in self._lanes:
+            if lane.backlog:
+                poll.register(lane.sender, select.POLLOUT)
+        if not poll.poll(seconds * 1000):
+            self._look_for_lost()
+        if self._timeout:
+            self._look_for_stuck(task, begin)
+
+    def _receive(self) -> None:
+        """Take in everything that is there, without waiting."""
+        for lane in self._lanes:
+            lane.flush()
+        notices = self._crew.notices()  # first: what a worker sent, it sent before it ended
+        while True:
+            try:
+                result = self._results.receive()
+            except UnreachableError as error:
+                self._cannot_map(error)
+                continue
+            if result is None:
+                break
+            self._take(result)
+        for notice in notices:
+            self._heed(notice)
+
+    def _take(self, result: Result) -> None:
+        self._useless_deaths = 0
+        task = self._tasks.get(result.task)
+        if task is None or task.is_done:
+            result.give_back(self._reader)
+        else:
+            task.result = result
+
+    def _cannot_map(self, error: UnreachableError) -> None:
+        """Its worker can never use that arena again, so the worker goes as well."""
+        self._board.is_plain = True
+        for worker, pid in self._crew.pids.items():
+            if pid == error.pid:
+                self._crew.kill(worker)
+        task = self._tasks.get(error.task)
+        if task is not None and not task.is_done and not self.in_turn:
+            self._lanes[task.lane].put(task.message)
+
+    # Deaths
+
+    def _heed(self, notice: Notice) -> None:
+        if notice.what == "started":
+            return
+        if notice.what == "failed":
+            self._started.discard(notice.worker)
+            if self.in_turn or not self._crew.pids:
+                raise RuntimeError(f"cannot fork a DataLoader worker: {notice.detail}")
+            self.n_workers = len(self._started)
+            return
+        self._results.forget(notice.pid)
+        self._started.discard(notice.worker)
+        held = self._tasks.get(self._board.task(notice.worker))
+        if held is None and self._retiring and notice.detail == 0:
+            self._retiring -= 1
+            return
+        self._replace(notice, None if held is None or held.is_done else held)
+
+    def _replace(self, notice: Notice, held: Task | None) -> None:
+        why = ending(notice.pid, notice.detail)
+        if held is None:
+            self._useless_deaths += 1
+            if self._useless_deaths > 2 * self.n_workers:
+                raise RuntimeError(why)
+        else:
+            held.deaths += 1
+            if held.deaths > 1 or not self._can_retry:
+                held.error = RuntimeError(why)
+        if self.in_turn:
+            self._renew_lane(notice.worker)
+        elif held is not None and held.error is None:
+            self._lanes[0].put(held.message)
+        self._suspect_since = time.monotonic()
+        self._start(notice.worker)
+
+    def _renew_lane(self, number: int) -> None:
+        """A lane of one worker: everything not done goes into a new one, in order."""
+        self._lanes[number].close()
+        self._lanes[number] = Lane()
+        for task in self._tasks.values():
+            if task.lane == number and not task.is_done:
+                self._lanes[number].put(task.message)
+
+    def _look_for_lost(self) -> None:
+        """A worker may have died between taking a task and saying so."""
+        if self._suspect_since is None or self.in_turn or not self._lanes[0].is_empty():
+            return
+        self._suspect_since = None
+        held = {self._board.task(worker) for worker in self._crew.pids}
+        for task in self._tasks.values():
+            if not task.is_done and task.number not in held:
+                self._lanes[0].put(task.message)
+
+    def _look_for_stuck(self, task: Task, begin: float) -> None:
+        if time.monotonic() - begin < self._timeout:
+            return
+        for worker in self._crew.pids:
+            if self._board.task(worker) == task.number:
+                if self._board.seconds(worker) >= self._timeout:
+                    if task.deaths or not self._can_retry:
+                        task.error = RuntimeError(
+                            f"DataLoader timed out after {self._timeout} seconds"
+                        )
+                    self._crew.kill(worker)
+                return
+
+
+def _send_task(sender: socket.socket, message: bytes) -> None:
+    if len(message) <= MESSAGE_MAX:
+        send(sender, [message], [], socket.MSG_DONTWAIT)
+        return
+    fd = os.memfd_create("penstock-task", os.MFD_CLOEXEC)
+    with os.fdopen(fd, "wb") as file:
+        file.write(message)
+        file.flush()
+        send(sender, [b"."], [fd], socket.MSG_DONTWAIT)
+
+
+def _end(
+    crew: Crew,
+    receiver: socket.socket,
+    lanes: list[Lane],
+    reader: Reader,
+    board: Board,
+    owner: int,
+) -> None:
+    if os.getpid() != owner:  # a forked child drops what it inherited
+        return
+    for lane in lanes:
+        lane.close()
+    receiver.close()
+    crew.close()
+    reader.close()
+    board.close()
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for pool in list(_pools):
+        pool.abandon()
+    _pools.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

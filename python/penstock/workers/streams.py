@@ -1,0 +1,302 @@
+"""One epoch's batches, in order: made here, by a pool, or by copies of an iterable dataset."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from penstock.workers.failure import Failure
+from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
+from penstock.workers.pool import Pool
+from penstock.workers.tuner import Tuner
+from penstock.workers.wire import Result
+
+
+class Stream(Iterator[Any]):
+    """One epoch's batches, in order.  Raises what a dataset raised, where it happened.
+
+    Ends by itself when exhausted, when dropped, or by close().  `delivered` counts the batches
+    taken so far.  A stream that was inherited through a fork raises ForkError.
+    """
+
+    delivered: int = 0
+
+    def state(self) -> dict[str, Any] | None:
+        """Iterable datasets: where the *consumed* stream stands, picklable; for epoch(state=).
+        None for map-style datasets: their position is the sampler's."""
+        return None
+
+    def close(self) -> None:
+        """Leave the epoch.  Processes end, unless they are persistent."""
+        self.end_with(StopIteration())
+
+    def end_with(self, end: BaseException) -> None:
+        """Leave the epoch; who asks for more gets this."""
+        raise NotImplementedError
+
+
+class InlineStream(Stream):
+    """Batches made in the caller's process, when they are asked for."""
+
+    def __init__(
+        self,
+        job: Job,
+        fetcher: MapFetcher | IterableFetcher,
+        batches: Iterable[Batch],
+        epoch: int,
+        state: dict[str, Any] | None,
+    ) -> None:
+        self._job = job
+        self._fetcher: Any = fetcher
+        self._epoch = epoch
+        self._copy = _Copy.of(state, 0, 1)
+        self._positions: Iterator[Any] = self._copy if job.iterable else iter(batches)
+
+    def __next__(self) -> Any:
+        data, note = self._fetcher.fetch(self._epoch, next(self._positions))
+        self.delivered += 1
+        self._copy.took(note)
+        return data
+
+    def state(self) -> dict[str, Any] | None:
+        return _state([self._copy], 0) if self._job.iterable else None
+
+    def end_with(self, end: BaseException) -> None:
+        self._positions = iter(())
+
+
+class MapStream(Stream):
+    """Batches of a map-style dataset, made by a pool; in the caller's process once the tuner
+    finds that to be faster."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        inline: Callable[[Iterator[Batch]], InlineStream],
+        batches: Iterator[Batch],
+        epoch: int,
+        *,
+        prefetch: int,
+        budget: int,
+        tuner: Tuner | None,
+        is_own: bool,
+    ) -> None:
+        self._pool = pool
+        self._make_inline = inline
+        self._batches = batches
+        self._epoch = epoch
+        self._prefetch = prefetch
+        self._budget = budget
+        self._tuner = tuner
+        self._is_own = is_own
+        self._under_way: deque[int] = deque()
+        self._submitted = 0
+        self._largest = 0  # bytes of a batch, as far as is known
+        self._end: BaseException | None = None  # what follows the batches under way
+        self._inline: InlineStream | None = None
+        self._last = time.perf_counter()
+        self._fill()
+
+    def __next__(self) -> Any:
+        if self._inline is not None:
+            value = next(self._inline)
+            self.delivered += 1
+            return value
+        if not self._under_way:
+            self._fill()
+        if not self._under_way:
+            return self._next_behind()
+        begin = time.perf_counter()
+        result = _wait(self, self._pool, self._under_way.popleft())
+        waited = time.perf_counter() - begin
+        self._largest = max(self._largest, result.nbytes)
+        self._fill()
+        value = self._pool.value(result)
+        if result.kind == "error":
+            raise value.exception()
+        self.delivered += 1
+        if self._tuner is not None:
+            self._tune(self._tuner, begin, waited, result.cost)
+        return value[0]
+
+    def _next_behind(self) -> Any:
+        """Nothing is under way any more: the epoch is over, or goes on without workers."""
+        if self._end is None:
+            self._inline = self._make_inline(self._batches)
+            self._pool.close()
+            return next(self)
+        if self._tuner is not None:
+            self._tuner.end()
+        end, self._end = self._end, StopIteration()
+        self.close()
+        raise end
+
+    def _fill(self) -> None:
+        """Keep as much under way as is allowed."""
+        window = self._window()
+        while self._end is None and len(self._under_way) < window:
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._end = StopIteration()
+                return
+            except BaseException as error:
+                self._end = error
+                return
+            lane = self._submitted % self._pool.n_workers if self._pool.in_turn else 0
+            self._under_way.append(self._pool.submit(self._epoch, batch, lane))
+            self._submitted += 1
+
+    def _window(self) -> int:
+        n_workers = self._pool.n_workers
+        if self._tuner is not None and self._tuner.is_inline:
+            return 0
+        if not self._largest:
+            return n_workers  # until it is known how large a batch is
+        window = max(1, min(self._prefetch * n_workers, self._budget // self._largest))
+        self._pool.set_window(window)
+        return window
+
+    def _tune(self, tuner: Tuner, begin: float, waited: float, cost: tuple[int, int]) -> None:
+        now = time.perf_counter()
+        is_changed = tuner.observe(now - self._last, now - begin, waited, cost)
+        self._last = now
+        if is_changed and not tuner.is_inline:
+            self._pool.resize(tuner.n_workers)
+
+    def end_with(self, end: BaseException) -> None:
+        self._batches = iter(())
+        if self._inline is not None:
+            self._inline.end_with(end)
+        if self._end is None or not isinstance(end, StopIteration):
+            self._end = end
+        self._under_way.clear()
+        _leave(self._pool, self._is_own)
+
+
+def _wait(stream: Stream, pool: Pool, number: int) -> Result:
+    """A task's result.  What was interrupted half-way is not gone on with."""
+    try:
+        return pool.result(number)
+    except Exception:
+        raise
+    except BaseException:
+        stream.end_with(RuntimeError("this iteration was interrupted: begin another"))
+        raise
+
+
+def _leave(pool: Pool, is_own: bool) -> None:
+    if is_own:
+        pool.close()
+    elif not pool.is_closed:
+        pool.forget_all()
+
+
+class _Copy(Iterator[Position]):
+    """How far one worker's copy of an iterable dataset was consumed; iterating gives what to
+    ask it for next."""
+
+    def __init__(self, number: int, state: Any, has_ended: bool) -> None:
+        self.taken = number
+        self.note = state
+        self.has_ended = has_ended
+        self._asked = number
+
+    @classmethod
+    def of(cls, state: dict[str, Any] | None, worker: int, n_workers: int) -> "_Copy":
+        if state is None:
+            return cls(0, None, False)
+        if len(state["workers"]) != n_workers:
+            raise ValueError(
+                f"the state is of {len(state['workers'])} workers, not {n_workers}: an iterable "
+                "dataset's stream depends on their number"
+            )
+        return cls(**state["workers"][worker])
+
+    def __next__(self) -> Position:
+        # A state belongs to the place it was taken at; further on, the worker goes on by itself.
+        note = self.note if self._asked == self.taken else None
+        self._asked += 1
+        return Position(self._asked - 1, note)
+
+    def took(self, note: Any) -> None:
+        self.taken += 1
+        self.note = note
+
+
+def _state(copies: list[_Copy], turn: int) -> dict[str, Any]:
+    return {
+        "turn": turn,
+        "workers": [
+            {"number": copy.taken, "state": copy.note, "has_ended": copy.has_ended}
+            for copy in copies
+        ],
+    }
+
+
+class IterableStream(Stream):
+    """Batches of copies of an iterable dataset, one a worker, taken in turn as torch does."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        epoch: int,
+        state: dict[str, Any] | None,
+        *,
+        prefetch: int,
+        budget: int,
+        is_own: bool,
+    ) -> None:
+        self._pool = pool
+        self._epoch = epoch
+        self._prefetch = prefetch
+        self._budget = budget // pool.n_workers  # of each
+        self._largest = 0
+        self._end: BaseException = StopIteration()
+        self._is_own = is_own
+        n_workers = pool.n_workers
+        self._copies = [_Copy.of(state, worker, n_workers) for worker in range(n_workers)]
+        self._turn = 0 if state is None else int(state["turn"])
+        self._under_way: list[deque[int]] = [deque() for _ in self._copies]
+        for worker in range(n_workers):
+            self._fill(worker)
+
+    def __next__(self) -> Any:
+        while not all(copy.has_ended for copy in self._copies):
+            worker = self._turn
+            if self._copies[worker].has_ended:
+                self._turn = (worker + 1) % len(self._copies)
+                continue
+            result = _wait(self, self._pool, self._under_way[worker].popleft())
+            self._largest = max(self._largest, result.nbytes)
+            value = self._pool.value(result)
+            self._turn = (worker + 1) % len(self._copies)
+            if result.kind == "end":
+                self._copies[worker].has_ended = True
+                self._under_way[worker].clear()
+                continue
+            self._fill(worker)
+            if isinstance(value, Failure):
+                raise value.exception()
+            self._copies[worker].took(value[1])
+            self.delivered += 1
+            return value[0]
+        self.end_with(self._end)
+        end, self._end = self._end, StopIteration()
+        raise end
+
+    def _fill(self, worker: int) -> None:
+        copy, queue = self._copies[worker], self._under_way[worker]
+        window = max(1, min(self._prefetch, self._budget // max(self._largest, 1)))
+        self._pool.set_window(window * len(self._copies))
+        while not copy.has_ended and len(queue) < window:
+            queue.append(self._pool.submit(self._epoch, next(copy), worker))
+
+    def state(self) -> dict[str, Any]:
+        return _state(self._copies, self._turn)
+
+    def end_with(self, end: BaseException) -> None:
+        self._end = end
+        for copy in self._copies:
+            copy.has_ended = True
+        _leave(self._pool, self._is_own)

@@ -1,0 +1,151 @@
+"""num_workers="auto": as many processes as pay, or none.
+
+What counts is the time that the loop spends waiting in next().  It is measured over stretches
+of batches, and compared with what the batch's own making takes:
+
+    batches are cheap, and next() takes nearly as       no processes: handing over costs more
+      long as making one would
+    it hardly waits                                     enough workers
+    it waits, and workers sleep (disk, network, locks)  more workers than cores may pay: try
+    it waits, and workers compute                       one a core, or two if that pays
+
+A trial stays if it pays, and is taken back if it does not.  The number of processes never
+changes what they make, so all of this is free to guess.
+
+Batches are never made in the caller's process before it is known that they always will be: a
+dataset may open files when first used, and workers must not inherit those.
+"""
+
+import os
+from pathlib import Path
+
+_CAP = 16  # processes, for items that only sleep
+_STRETCH_SECONDS = 0.02
+_AGAIN_SECONDS = 30
+_PAYS = 0.93  # a trial must take this part of the time, or less
+_WAITS = 0.1  # of the time: less than that is not worth a process
+_SAVES = 0.75  # of a cheap batch's time next() may take, or processes are not worth it
+_CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being handed over
+_SHORT_SECONDS = 0.3  # an epoch that takes longer loses nothing by starting processes
+
+
+def usable_cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def usable_memory() -> int:
+    """Bytes that could be had now: the machine's, or the cgroup's if that is less."""
+    found = 1 << 62
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            found = int(line.split()[1]) << 10
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ):
+        try:
+            found = min(found, int(Path(limit).read_text()) - int(Path(used).read_text()))
+        except (OSError, ValueError):
+            continue
+    return max(found, 64 << 20)
+
+
+class _Stretch:
+    """Sums over some batches, all in seconds."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.elapsed = 0.0  # from batch to batch
+        self.spent = 0.0  # of that, in next()
+        self.waited = 0.0  # of that, for a result
+        self.made = 0.0  # in a worker, for making it
+        self.busy = 0.0  # of that, on a core or in the queue for one
+
+
+class Tuner:
+    """Chooses how many workers run.  One for a loader's life: what it learnt stays."""
+
+    def __init__(self, n_cores: int) -> None:
+        self._cores = n_cores
+        self.n_workers = 2
+        self.is_inline = False  # for good
+        self._is_settled = False
+        self._before: tuple[int, float] | None = None  # workers and time a batch, before a trial
+        self._skip = 0
+        self._stretch = _Stretch()
+        self._epoch = _Stretch()
+
+    def begin(self, spent: float) -> None:
+        """An epoch's workers were asked for, which took so long."""
+        self._epoch = _Stretch()
+        self._epoch.spent = spent
+        self._restart()
+
+    def end(self) -> None:
+        """An epoch is over.  A short one may be over before processes are of any use."""
+        seen = self._epoch
+        if seen.count and seen.spent > seen.made and seen.made < _SHORT_SECONDS:
+            self._go_inline()
+
+    def observe(self, elapsed: float, spent: float, waited: float, cost: tuple[int, int]) -> bool:
+        """After each batch.  True: n_workers or is_inline changed."""
+        for sums in (self._epoch, self._stretch):
+            sums.count += 1
+            sums.elapsed += elapsed
+            sums.spent += spent
+            sums.waited += waited
+            sums.made += cost[0] * 1e-9
+            sums.busy += cost[1] * 1e-9
+        if self._is_settled:
+            if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
+                self._is_settled = self.is_inline
+                self._restart(is_changed=False)
+            return False
+        if self._skip:  # still made by those that were there before, or beginners
+            self._skip -= 1
+            self._stretch = _Stretch()
+            return False
+        if self._stretch.count < max(4, self.n_workers) or self._stretch.elapsed < _STRETCH_SECONDS:
+            return False
+        before = self.n_workers
+        self._judge(self._stretch)
+        self._restart(is_changed=before != self.n_workers)
+        return before != self.n_workers or self.is_inline
+
+    def _restart(self, is_changed: bool = True) -> None:
+        self._stretch = _Stretch()
+        self._skip = 2 * self.n_workers if is_changed else 0
+
+    def _judge(self, seen: _Stretch) -> None:
+        period = seen.elapsed / seen.count
+        if self._before is not None:
+            n_before, period_before = self._before
+            self._before = None
+            if period > _PAYS * period_before:
+                self.n_workers = n_before
+                self._is_settled = True
+                return
+        elif seen.spent > _SAVES * seen.made and seen.made < _CHEAP_SECONDS * seen.count:
+            self._go_inline()
+            return
+        if seen.waited < _WAITS * seen.elapsed:
+            self._is_settled = True
+            return
+        self._try_more(seen, period)
+
+    def _try_more(self, seen: _Stretch, period: float) -> None:
+        asleep = seen.made / max(seen.busy, 1e-9)  # 1: never
+        # Twice the cores even if they only compute: others may want the cores too.
+        ceiling = min(max(_CAP, self._cores), max(2 * self._cores, round(self._cores * asleep)))
+        if ceiling <= self.n_workers:
+            self._is_settled = True
+            return
+        self._before = (self.n_workers, period)
+        self.n_workers = min(ceiling, max(2 * self.n_workers, self._cores, ceiling // 2))
+
+    def _go_inline(self) -> None:
+        self.is_inline = True
+        self._is_settled = True

@@ -1,0 +1,73 @@
+"""num_workers="auto": what it chooses, on a model of a loader instead of a clock."""
+
+import pytest
+
+from penstock.workers.tuner import Tuner
+
+
+class Model:
+    """A loop that takes batches as fast as they come, unless it computes something itself."""
+
+    def __init__(
+        self, cores: int, busy: float, asleep: float = 0, handing: float = 0.0001, step: float = 0
+    ) -> None:
+        self.cores = cores
+        self.busy, self.asleep, self.handing, self.step = busy, asleep, handing, step
+
+    def period(self, n_workers: int) -> float:
+        """Seconds from batch to batch."""
+        making = (self.busy + self.asleep) / n_workers
+        computing = (self.busy + self.handing + self.step) / self.cores
+        return max(making, computing, self.step + self.handing)
+
+    def run(self, tuner: Tuner, n_batches: int = 2000) -> Tuner:
+        tuner.begin(0.01)
+        for _ in range(n_batches):
+            if tuner.is_inline:
+                break
+            period = self.period(tuner.n_workers)
+            spent = period - self.step
+            cost = (round((self.busy + self.asleep) * 1e9), round(self.busy * 1e9))
+            tuner.observe(period, spent, spent - self.handing, cost)
+        return tuner
+
+
+@pytest.mark.parametrize("cores", [1, 2, 8])
+def test_cheap_batches_stay_inline(cores: int) -> None:
+    assert Model(cores, busy=0.0001).run(Tuner(cores)).is_inline
+
+
+@pytest.mark.parametrize("cores", [2, 4, 16])
+def test_heavy_batches_get_a_worker_a_core(cores: int) -> None:
+    tuner = Model(cores, busy=0.05).run(Tuner(cores))
+    assert not tuner.is_inline
+    assert tuner.n_workers == cores
+
+
+def test_sleepy_batches_get_more_workers_than_cores() -> None:
+    assert Model(2, busy=0.0005, asleep=0.08).run(Tuner(2)).n_workers >= 16
+
+
+def test_no_more_workers_than_the_loop_needs() -> None:
+    """The loop takes 30 ms of its own; two workers make 20 ms batches in time."""
+    assert Model(16, busy=0.02, step=0.03).run(Tuner(16)).n_workers == 2
+
+
+def test_a_trial_that_does_not_pay_is_taken_back() -> None:
+    """Batches that wait for one another: more workers help nobody."""
+
+    class Locked(Model):
+        def period(self, n_workers: int) -> float:
+            return 0.02
+
+    assert Locked(8, busy=0.001, asleep=0.02).run(Tuner(8)).n_workers == 2
+
+
+def test_short_epochs_are_not_worth_processes() -> None:
+    tuner = Tuner(2)
+    model = Model(2, busy=0.0005)
+    tuner.begin(0.04)
+    for _ in range(3):
+        tuner.observe(0.001, 0.001, 0.0009, (round(model.busy * 1e9), round(model.busy * 1e9)))
+    tuner.end()
+    assert tuner.is_inline

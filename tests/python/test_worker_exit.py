@@ -1,0 +1,234 @@
+"""However a program with workers ends, nothing of it is left."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PATIENCE_SECONDS = 10  # for a loaded machine; the promise is two
+
+# A program that uses workers, says which processes there are, and ends as it is told.
+PROGRAM = """
+import os, signal, sys, time
+from penstock.workers import Batch, Job, Workers
+
+end, where, persistent, holding = sys.argv[1:5]
+
+def perish():
+    if end == "error":
+        raise ValueError("meant to happen")
+    if end == "exit":
+        os._exit(3)
+    if end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Dataset:
+    def __getitem__(self, index):
+        if index == 40 and where == "worker":
+            perish()
+        if index >= 60 and end == "stuck":
+            time.sleep(600)
+        return bytes(100_000)
+
+workers = Workers(Job(Dataset()), 2, persistent=persistent == "persistent")
+held = []
+stream = workers.epoch(Batch([i, i + 1]) for i in range(0, 200, 2))
+for number, batch in enumerate(stream):
+    if holding == "holding":
+        held.append((stream, batch))
+    if number == 3:
+        pool = workers._pool
+        while len(pool.pids) < 2:
+            pool._receive()
+        print(os.getpid(), pool.zygote_pid, *pool.pids.values(), flush=True)
+        if where == "loader":
+            if end == "wait":
+                time.sleep(600)
+            perish()
+            break
+    if number == 25 and end == "stuck":
+        time.sleep(600)
+"""
+
+
+def identity(pid: int) -> tuple[int, str] | None:
+    """A process's pid and start, which together are never used again; None: it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else (pid, fields[19])
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], list[tuple[int, str]]]:
+    program = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert program.stdout is not None
+    pids = program.stdout.readline().split()
+    assert len(pids) == 4, program.communicate()[1]
+    return program, [found for pid in pids if (found := identity(int(pid)))]
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return condition()
+
+
+def assert_gone(processes: list[tuple[int, str]]) -> None:
+    assert wait_for(lambda: all(identity(pid) != (pid, at) for pid, at in processes)), [
+        (pid, Path(f"/proc/{pid}/cmdline").read_bytes())
+        for pid, at in processes
+        if identity(pid) == (pid, at)
+    ]
+
+
+SCENARIOS = list(
+    itertools.product(
+        ["clean", "error", "exit", "kill"],
+        ["loader", "worker"],
+        ["persistent", "new"],
+        ["holding", "dropping"],
+    )
+)
+assert len(SCENARIOS) == 32
+
+
+@pytest.mark.parametrize(("end", "where", "persistent", "holding"), SCENARIOS)
+def test_nothing_is_left(end: str, where: str, persistent: str, holding: str) -> None:
+    program, processes = start(end, where, persistent, holding)
+    _, errors = program.communicate(timeout=60)
+    assert_gone(processes)
+    if end == "clean":
+        assert program.returncode == 0, errors
+    elif where == "loader":
+        assert program.returncode == {"error": 1, "exit": 3, "kill": -9}[end]
+    else:
+        assert program.returncode == 1
+        assert {"error": "ValueError", "exit": "exited", "kill": "Killed"}[end] in errors
+
+
+@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_a_program_that_waits(what: signal.Signals) -> None:
+    program, processes = start("wait", "loader", "new", "holding")
+    program.send_signal(what)
+    program.communicate(timeout=60)
+    assert_gone(processes)
+
+
+@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_stuck_workers(what: signal.Signals) -> None:
+    program, processes = start("stuck", "", "new", "dropping")
+    program.send_signal(what)
+    program.communicate(timeout=60)
+    assert_gone(processes)
+
+
+def test_ctrl_c_reaches_the_loader_only() -> None:
+    """A terminal sends SIGINT to all of them; workers leave it to the loop."""
+    program, processes = start("wait", "loader", "new", "holding")
+    os.killpg(program.pid, signal.SIGINT)
+    _, errors = program.communicate(timeout=60)
+    assert_gone(processes)
+    assert errors.count("KeyboardInterrupt") == 1, errors
+
+
+def test_workers_die_with_their_zygote() -> None:
+    program, processes = start("wait", "loader", "new", "holding")
+    os.kill(processes[1][0], signal.SIGKILL)
+    try:
+        assert_gone(processes[1:])
+    finally:
+        program.kill()
+        program.communicate()
+
+
+def test_closing_does_not_wait_for_a_stuck_worker(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    code = """
+import os, time
+from penstock.workers import Batch, Job, Workers
+
+class Dataset:
+    def __getitem__(self, index):
+        if index: time.sleep(600)
+        return index
+
+workers = Workers(Job(Dataset()), 1)
+stream = workers.epoch(Batch([i]) for i in range(3))
+next(stream)
+while not workers.pids:  # its first batch may be here before the word that it was started
+    workers._pool._receive()
+pids = [workers._pool.zygote_pid, *workers.pids.values()]
+stream.close()
+from pathlib import Path
+end = time.monotonic() + 10
+def lives(pid):
+    try: return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError: return False
+while any(map(lives, pids)) and time.monotonic() < end:
+    time.sleep(0.01)
+print([lives(pid) for pid in pids])
+"""
+    done = run_python(code)
+    assert done.stdout == "[False, False]\n", done
+
+
+def test_a_thousand_forks_with_threads_alive(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Threads that hold locks, allocate and log while the process is forked; workers that need
+    the same locks."""
+    code = """
+import logging, random, threading
+from penstock.workers import Batch, Job, Workers
+
+logging.basicConfig(level=logging.INFO, stream=open("/dev/null", "w"))
+stop = threading.Event()
+lock = threading.Lock()
+
+def busy():
+    while not stop.is_set():
+        logging.info("x" * random.randrange(10000))
+        with lock:
+            bytearray(random.randrange(1 << 20))
+
+class Dataset:
+    def __getitem__(self, index):
+        logging.info("in a worker")
+        bytearray(300_000)
+        __import__("json").dumps([index])
+        return index
+
+threads = [threading.Thread(target=busy) for _ in range(3)]
+for thread in threads: thread.start()
+forks = 0
+for round in range(50):
+    workers = Workers(Job(Dataset()), 10)
+    stream = workers.epoch(Batch([i]) for i in range(20))
+    assert next(stream) == [0]
+    workers.resize(19)
+    assert list(stream) == [[i] for i in range(1, 20)]
+    workers.close()
+    forks += 20
+stop.set()
+for thread in threads: thread.join()
+print(forks)
+"""
+    done = run_python(code)
+    assert done.stdout == "1000\n", done
