@@ -34,8 +34,7 @@ PyObject *py_order_at(PyObject *module, PyObject *args)
         return NULL;
     const pen_order order = {(pen_order_kind)kind, block, window, seed, count};
     const int64_t id = pen_order_at(&order, epoch, position);
-    return id < 0 ? no_position(module, &order, epoch, position, (int)id)
-                  : PyLong_FromLongLong(id);
+    return id < 0 ? no_position(module, &order, epoch, position, (int)id) : PyLong_FromLongLong(id);
 }
 
 /* order_slice(kind, block, window, seed, count, epoch, begin, n) -> list of sample ids; past

@@ -12,8 +12,8 @@ listed in docs/pytorch.md.  A path or a penstock.Dataset is a dataset, too:
 
 from torch.utils.data import default_collate, default_convert, get_worker_info
 
+from penstock.torch.dataloader import DataLoader
 from penstock.torch.explain import explain
-from penstock.torch.loader import DataLoader
 from penstock.torch.native import tensors
 from penstock.torch.transfer import prefetch_to_device
 
