@@ -134,6 +134,8 @@ def test_an_empty_dataset_cannot_be_shuffled():
         ({"on_error": "shrug"}, "on_error"),
         ({"on_error": "skip"}, "natively"),
         ({"memory_budget": "lots"}, "memory_budget"),
+        ({"order": "block", "block_size": 0}, "block_size"),
+        ({"max_bad": -1}, "max_bad"),
     ],
     ids=str,
 )

@@ -124,7 +124,7 @@ def test_worker_init_fn_is_called_in_every_worker(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"0", "1"}
 
 
-@N_WORKERS
+@pytest.mark.parametrize("n_workers", [0, 1])  # its number is in the text
 @pytest.mark.parametrize("error", [ValueError("no such thing"), KeyError("missing")], ids=repr)
 def test_errors_of_the_dataset_are_raised_and_the_rest_follows(n_workers, error):
     """Of the same type and with the same first line as torch's; the loop may go on."""

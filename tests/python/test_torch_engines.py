@@ -174,9 +174,36 @@ def test_compiling_can_be_refused(folder):
     assert_same(loader, data.DataLoader(images(folder), 4))
 
 
-@pytest.mark.parametrize("change", ["transform", "parameter", "samples"])
+def test_a_path_takes_torchvisions_transforms_too(folder):
+    loader = ptorch.DataLoader(folder, 4, transform=PLAIN)
+    assert_same(loader, data.DataLoader(images(folder), 4))
+    with pytest.raises(ValueError, match="invert"):
+        ptorch.DataLoader(folder, 4, transform=[PLAIN, invert])
+
+
+def test_a_transform_comes_after_the_datasets_own(folder):
+    wanted = data.DataLoader(images(folder, V.Compose([*PLAIN.transforms, invert])), 4)
+    assert_same(quiet(images(folder), 4, transform=invert, num_workers=0), wanted)
+    ours = ptorch.DataLoader([(3, "a"), (5, "b")], 2, transform=lambda n: n * 2, num_workers=0)
+    assert [(n.tolist(), text) for n, text in ours] == [([6, 10], ("a", "b"))]
+
+
+def test_a_new_collate_function_is_seen_by_the_next_epoch(folder):
+    loader = ptorch.DataLoader(images(folder), 23, num_workers=0)
+    assert isinstance(next(iter(loader)), list)
+    loader.collate_fn = len
+    assert list(loader) == [23]
+
+
+@pytest.mark.parametrize("change", ["transform", "parameter", "samples", "concatenated"])
 def test_a_dataset_that_changes_is_seen_by_the_next_epoch(folder, change):
     dataset = images(folder, V.Compose([V.Resize((24, 20)), V.ToTensor()]))
+    if change == "concatenated":
+        loader = ptorch.DataLoader(data.ConcatDataset([dataset]), 4)
+        list(loader)
+        dataset.transform = PLAIN
+        assert_same(loader, data.DataLoader(dataset, 4))
+        return
     loader = ptorch.DataLoader(dataset, 4)
     assert_same(loader, data.DataLoader(dataset, 4))
     if change == "transform":

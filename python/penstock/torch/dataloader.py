@@ -18,6 +18,7 @@ a network's dropout for one, are the same with either loader.
 import copyreg
 import itertools
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -149,9 +150,10 @@ class DataLoader(torch_data.DataLoader):
         self.dtype, self.layout, self.cache_dir = dtype, layout, cache_dir
         self.block_size, self.window = block_size, window
         self.compile = compile
-        self._asked_workers, self._asked_prefetch = num_workers, prefetch_factor
+        self._asked_prefetch = prefetch_factor
         self._place = _place(rank, world_size, is_given or is_iterable)
         _check_choices(policy, on_error)
+        _check_numbers(block_size, window, max_bad)
         budget_bytes(memory_budget)
         self._order_kind = self._who_orders(shuffle, is_given, is_iterable)
         self._follows_epoch = False
@@ -161,13 +163,15 @@ class DataLoader(torch_data.DataLoader):
                 dataset, self._place[1], self._place[0], bool(shuffle), self.seed or 0, drops
             )
             shuffle, self._follows_epoch = None, True
+        n_workers = _count_workers(num_workers, is_iterable, order)
+        self._n_automatic = n_workers if num_workers == "auto" else None
         super().__init__(
             dataset,
             batch_size,
             shuffle,
             sampler,
             batch_sampler,
-            _count_workers(num_workers, is_iterable, order),
+            n_workers,
             collate_fn,
             pin_memory,
             drop_last,
@@ -189,7 +193,7 @@ class DataLoader(torch_data.DataLoader):
         self._pending: dict[str, Any] | None = None  # a state to continue from
         self._bad_before: int | None = None  # bad samples that a loaded state counted
         self._engine: Engine | None = choose(self)
-        self._compiled_from = fingerprint(dataset)
+        self._made_from = fingerprint(self)
 
     def _who_orders(self, shuffle: bool | None, is_given: bool, is_iterable: bool) -> str:
         """One of ours, "sampler", or "iterable"."""
@@ -205,9 +209,10 @@ class DataLoader(torch_data.DataLoader):
         if self._engine is None:
             return super().__iter__()
         self._warn_of_pinning()
-        if self._compiled_from != fingerprint(self.dataset):
-            self.close()
-            self._engine, self._compiled_from = choose(self), fingerprint(self.dataset)
+        if self._made_from != fingerprint(self):
+            self._engine, self._made_from = choose(self), fingerprint(self)
+            if self._engine is None:
+                return super().__iter__()
         pending, self._pending = self._pending, None
         iteration = self._continue(pending) if pending is not None else None
         return iteration if iteration is not None else self._begin()
@@ -280,6 +285,11 @@ class DataLoader(torch_data.DataLoader):
             progress.base_seed = self._base_seed
         if self._seed is None:
             self._seed = self._base_seed if self._place[1] == 1 else 0
+
+    @property
+    def _asked_workers(self) -> int | Literal["auto"]:
+        """As given; the attribute may be set afterwards."""
+        return "auto" if self.num_workers == self._n_automatic else self.num_workers
 
     @property
     def _is_persistent(self) -> bool:
@@ -399,7 +409,7 @@ class DataLoader(torch_data.DataLoader):
 
     def __setstate__(self, values: dict[str, Any]) -> None:
         self.__dict__.update(values)
-        self._engine = choose(self)
+        self._engine, self._made_from = choose(self), fingerprint(self)
 
     def _warn_of_pinning(self) -> None:
         """In torch's words, which it says when an iteration begins."""
@@ -432,7 +442,9 @@ class Iteration:
             progress.copies = lambda: watched().state()
 
     def __del__(self) -> None:
-        if self._progress.copies is not None and not self._progress.is_over:
+        if self._progress.copies is not None and not (
+            self._progress.is_over or sys.is_finalizing()
+        ):
             copies = self._source.state()
             self._progress.copies = lambda: copies
 
@@ -440,6 +452,12 @@ class Iteration:
         return self
 
     def __next__(self) -> Any:
+        if torch.autograd.profiler._is_profiler_enabled:
+            with torch.autograd.profiler.record_function("enumerate(DataLoader)#penstock"):
+                return self._next()
+        return self._next()
+
+    def _next(self) -> Any:
         progress = self._progress
         try:
             batch = next(self._source)
@@ -525,6 +543,13 @@ def _check_choices(policy: str, on_error: str) -> None:
         raise ValueError(f"policy must be 'fixed', the only one there is so far, not {policy!r}")
     if on_error not in ON_ERROR:
         raise ValueError(f"on_error must be one of {list(ON_ERROR)}, not {on_error!r}")
+
+
+def _check_numbers(block_size: int, window: int, max_bad: int) -> None:
+    check = transforms.check_integer
+    check("block_size", block_size, 1, INT32_MAX)
+    check("window", window, 1, INT32_MAX)
+    check("max_bad", max_bad, 0, INT64_MAX)
 
 
 def _count_workers(num_workers: int | str, is_iterable: bool, order: str | None) -> int:

@@ -22,6 +22,8 @@ from penstock.torch.compiled import NotCompiled, compile_dataset, warn_of_python
 from penstock.torch.native import NativeEngine
 from penstock.torch.order import Ahead, Source, Task, Work, n_ahead
 from penstock.torch.partly import Key, PartlyCompiled
+from penstock.torch.translate import flat, translate
+from penstock.transforms import Transform
 
 
 class Engine(Protocol):
@@ -174,7 +176,7 @@ def choose(loader: Any) -> Engine | None:
     if isinstance(dataset, Dataset):
         if obstacle:
             raise ValueError(f"{obstacle}, and a penstock.Dataset is only loaded natively")
-        return NativeEngine(loader, dataset, loader.transform or (), None, loader.dtype)
+        return NativeEngine(loader, dataset, _operations(loader), None, loader.dtype)
     if loader._order_kind == "iterable" or not loader.compile:
         return _python_engine(loader, dataset, "it is not compiled")
     result = compile_dataset(dataset, loader.transform, exact=loader.order == "torch")
@@ -198,21 +200,26 @@ def choose(loader: Any) -> Engine | None:
     return NativeEngine(loader, result.native(), result.ops, result.target_transform, dtype)
 
 
-def fingerprint(dataset: Any) -> tuple[Any, ...]:
-    """Differs when a dataset has other files or transforms than when it was compiled: people
-    change `loader.dataset.transform` between epochs."""
-    found: list[Any] = []
-    while dataset is not None and len(found) < MAX_NESTED:
-        parts = vars(dataset) if hasattr(dataset, "__dict__") else {}
-        for name in ("samples", "indices", "transform", "target_transform", "transforms"):
-            part = parts.get(name)
-            size = len(part) if isinstance(part, list) else repr(part) if name[0] == "t" else 0
-            found.append((id(part), size))
-        dataset = parts.get("dataset")
-    return tuple(found)
+def fingerprint(loader: Any) -> tuple[Any, ...]:
+    """Differs when a dataset has other files or transforms, or the loader another collate_fn,
+    than when its engine was made: people set `loader.dataset.transform` between epochs."""
+    return id(loader.collate_fn), *_fingerprints(loader.dataset, MAX_NESTED)
 
 
-MAX_NESTED = 100
+def _fingerprints(dataset: Any, depth: int) -> Iterator[Any]:
+    parts = vars(dataset) if hasattr(dataset, "__dict__") else {}
+    for name, part in parts.items():
+        if isinstance(part, list):
+            yield id(part), len(part)
+        elif "transform" in name:
+            yield id(part), repr(part)
+    inner = parts.get("datasets")  # ConcatDataset's
+    for one in (parts.get("dataset"), *(inner if isinstance(inner, list) else ())):
+        if one is not None and depth:
+            yield from _fingerprints(one, depth - 1)
+
+
+MAX_NESTED = 8
 
 
 def why_not_native(loader: Any) -> str | None:
@@ -226,12 +233,28 @@ def why_not_native(loader: Any) -> str | None:
     return None
 
 
+def _operations(loader: Any) -> list[Transform]:
+    """A path's transforms: ours, or torchvision's that can all be translated."""
+    calls = list(flat(loader.transform))
+    if all(isinstance(call, Transform) for call in calls):
+        return calls
+    line = translate(calls, loader.order == "torch")
+    if line.rest or line.kind == "pil":
+        why = line.reason or "they end with a PIL image"
+        raise ValueError(f"these transforms cannot all run natively ({why}): use an ImageFolder")
+    return line.ops
+
+
 def _python_engine(loader: Any, dataset: Any, why: str) -> PythonEngine:
     """Refuses what only the native engine can do, and says why it is not that one."""
     for name, usual in NATIVE_ONLY.items():
         if getattr(loader, name) != usual:
             raise ValueError(f"{name} is for datasets that are loaded natively; here {why}")
     if loader.transform is not None and not isinstance(dataset, PartlyCompiled):
+        if loader._order_kind == "iterable":
+            raise ValueError(
+                "transform is for datasets with indices: an IterableDataset has its own"
+            )
         dataset = Transformed(dataset, loader.transform)
     return PythonEngine(dataset)
 
