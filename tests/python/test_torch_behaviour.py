@@ -217,6 +217,20 @@ def test_persistent_workers_stay():
     assert len({pid for _ in range(3) for _, _, pid in loader}) == 1
 
 
+def test_persistent_workers_serve_one_iteration_at_a_time():
+    """torch begins the same iterator again; here the older one says that it has ended."""
+    loader = ptorch.DataLoader(range(9), 2, num_workers=1, persistent_workers=True)
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    begun = next(second).tolist()
+    with pytest.raises(RuntimeError, match="another iteration"):
+        next(first)
+    del first
+    gc.collect()
+    assert [begun, *(batch.tolist() for batch in second)] == [[0, 1], [2, 3], [4, 5], [6, 7], [8]]
+
+
 @N_WORKERS
 def test_what_changes_between_epochs_is_seen_by_the_next(n_workers):
     numbers = [1, 2, 3]

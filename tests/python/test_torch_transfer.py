@@ -69,8 +69,8 @@ def test_leaving_early_waits_for_the_copies_under_way(folder, ops):
 def test_without_holding_it_would_read_later_batches(folder, ops):
     """What the rule is for: the loader writes into memory that nobody holds."""
     wanted = [images.clone() for images, _ in make(folder, ops)]
-    copies = []
-    for batch in make(folder, ops):
+    loader, copies = make(folder, ops), []  # the loader stays: what it frees is not to be read
+    for batch in loader:
         copies.append(LateCopy(batch))
         del batch
     copies = copies[: len(wanted) // 2]  # their memory was used again for the other half

@@ -10,6 +10,7 @@ Every engine has a start(loader, work), which gives the batches of an epoch as a
 
 import itertools
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
@@ -40,8 +41,18 @@ class PythonEngine:
         self._dataset = dataset
         self._workers: workers.Workers | None = None
         self._seeding: workers.Seeding | None = None
+        self._last: weakref.ref[PythonSource] | None = None
 
     def start(self, loader: Any, work: Work) -> "PythonSource":
+        """Persistent workers serve one iteration at a time: an older one ends."""
+        older = self._last() if self._last is not None and loader._is_persistent else None
+        if older is not None:
+            older.is_superseded = True
+        source = self._start(loader, work)
+        self._last = weakref.ref(source)
+        return source
+
+    def _start(self, loader: Any, work: Work) -> "PythonSource":
         seeding = _seeding(loader, work)
         if isinstance(self._dataset, PartlyCompiled):
             self._dataset.seed = work.seed
@@ -107,6 +118,7 @@ class PythonSource:
         self, stream: workers.Stream, first: int, tasks: Ahead | None = None, ahead: int = 0
     ) -> None:
         self.delivered = first
+        self.is_superseded = False
         self._stream = stream
         self._tasks = tasks
         self._n_asked = ahead
@@ -115,6 +127,8 @@ class PythonSource:
         return self
 
     def __next__(self) -> Any:
+        if self.is_superseded:
+            raise RuntimeError("another iteration has begun on these persistent workers")
         try:
             batch = next(self._stream)
         except StopIteration:
