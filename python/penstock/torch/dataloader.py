@@ -66,8 +66,8 @@ class DataLoader(torch_data.DataLoader):
     """torch.utils.data.DataLoader's arguments mean what they mean there; docs/pytorch.md lists
     the differences.  dataset may also be a path or a penstock.Dataset.  Ours are:
 
-    num_workers    "auto" (the default) is a thread or process a usable core; 1 process for an
-                   IterableDataset; with order="torch" torch's default, 0
+    num_workers    "auto" (the default) is a thread a usable core, or as many processes as pay;
+                   1 process for an IterableDataset; with order="torch" torch's default, 0
     transform      what is done to the images, after what the dataset itself does
     seed           of order and augmentation; by default torch's generator decides with the
                    first iter(), so torch.manual_seed() governs it.  Several ranks: 0
