@@ -144,6 +144,7 @@ extern PyType_Spec py_array_spec, py_batch_spec, py_dataset_spec, py_pipeline_sp
 PyObject *py_image_probe(PyObject *module, PyObject *args);
 PyObject *py_image_decode(PyObject *module, PyObject *args);
 PyObject *py_order_at(PyObject *module, PyObject *args);
+PyObject *py_order_slice(PyObject *module, PyObject *args);
 
 /* Methods with keywords, as PyMethodDef wants them. */
 #define PY_METHOD(function) ((PyCFunction)(void (*)(void))(function))

@@ -13,6 +13,16 @@
  */
 #include "py_core.h"
 
+static PyObject *no_position(PyObject *module, const pen_order *order, int64_t epoch,
+                             int64_t position, int code)
+{
+    pen_error err = {.code = code, .offset = -1};
+    PyOS_snprintf(err.text, sizeof err.text,
+                  "order: no position %lld in epoch %lld of %lld samples", (long long)position,
+                  (long long)epoch, (long long)order->count);
+    return py_raise(PyModule_GetState(module), err.code, &err);
+}
+
 /* order_at(kind, block, window, seed, count, epoch, position) -> sample id */
 PyObject *py_order_at(PyObject *module, PyObject *args)
 {
@@ -24,12 +34,32 @@ PyObject *py_order_at(PyObject *module, PyObject *args)
         return NULL;
     const pen_order order = {(pen_order_kind)kind, block, window, seed, count};
     const int64_t id = pen_order_at(&order, epoch, position);
-    if (id >= 0)
-        return PyLong_FromLongLong(id);
-    pen_error err = {.code = (int)id, .offset = -1};
-    PyOS_snprintf(err.text, sizeof err.text,
-                  "order: no position %lld in epoch %lld of %lld samples", position, epoch, count);
-    return py_raise(PyModule_GetState(module), err.code, &err);
+    return id < 0 ? no_position(module, &order, epoch, position, (int)id) : PyLong_FromLongLong(id);
+}
+
+/* order_slice(kind, block, window, seed, count, epoch, begin, n) -> list of sample ids; past
+ * the end it goes on at the beginning */
+PyObject *py_order_slice(PyObject *module, PyObject *args)
+{
+    int kind, block, window, n;
+    unsigned long long seed;
+    long long count, epoch, begin;
+    if (!PyArg_ParseTuple(args, "iiiKLLLi:order_slice", &kind, &block, &window, &seed, &count,
+                          &epoch, &begin, &n))
+        return NULL;
+    const pen_order order = {(pen_order_kind)kind, block, window, seed, count};
+    if (count < 1 || begin < 0 || begin > INT64_MAX - n)
+        return no_position(module, &order, epoch, begin, PEN_EINVAL);
+    PyObject *ids = PyList_New(n);
+    for (int i = 0; ids && i < n; i++) {
+        const int64_t position = (begin + i) % count;
+        const int64_t id = pen_order_at(&order, epoch, position);
+        PyObject *number = id < 0 ? no_position(module, &order, epoch, position, (int)id)
+                                  : PyLong_FromLongLong(id);
+        if (!number || PyList_SetItem(ids, i, number) < 0)
+            Py_CLEAR(ids);
+    }
+    return ids;
 }
 
 static PyObject *py_cpu_level(PyObject *module, PyObject *unused)
@@ -43,6 +73,8 @@ static PyMethodDef functions[] = {
     {"decode", py_image_decode, METH_VARARGS, "decode(data, channels, window): pixels (H, W, C)."},
     {"order_at", py_order_at, METH_VARARGS,
      "order_at(kind, block, window, seed, count, epoch, position): a sample id."},
+    {"order_slice", py_order_slice, METH_VARARGS,
+     "order_slice(kind, block, window, seed, count, epoch, begin, n): sample ids."},
     {"cpu_level", py_cpu_level, METH_NOARGS,
      "The SIMD level in use: 'avx512', 'avx2' or 'scalar'."},
     {0},

@@ -148,4 +148,15 @@ def decode(data: _Buffer, channels: int, window: tuple[int, int, int, int] | Non
 def order_at(
     kind: int, block: int, window: int, seed: int, count: int, epoch: int, position: int, /
 ) -> int: ...
+def order_slice(
+    kind: int,
+    block: int,
+    window: int,
+    seed: int,
+    count: int,
+    epoch: int,
+    begin: int,
+    n: int,
+    /,
+) -> list[int]: ...
 def cpu_level() -> str: ...

@@ -320,7 +320,7 @@ def common_options(
         "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
         "workers": _workers(num_workers),
         "ready_batches": check("prefetch", prefetch, 1, MAX_READY),
-        "memory_budget": _budget(memory_budget),
+        "memory_budget": budget_bytes(memory_budget),
     }
 
 
@@ -352,7 +352,7 @@ def _workers(num_workers: int | str) -> int:
     return transforms.check_integer("num_workers", num_workers, 0, MAX_WORKERS)
 
 
-def _budget(budget: int | str | None) -> int:
+def budget_bytes(budget: int | str | None) -> int:
     """Bytes; text is a number and a unit, decimal (GB) or binary (GiB)."""
     if budget is None:
         return 0
