@@ -4,6 +4,7 @@
 #include <locale.h>
 #include <math.h>
 
+#include "base/mem.h"
 #include "engine/mix.h"
 #include "loading.h"
 
@@ -273,6 +274,35 @@ static void a_fed_batch_is_mixed_with_itself(void **state)
     pen_loader_free(mixed);
 }
 
+/* Inline, so that the n-th allocation is always the same one. */
+static void every_failed_allocation_is_survived(void **state)
+{
+    (void)state;
+    static const int64_t ids[BATCH] = {3, 1, 4, 1};
+    const int64_t live = pen__mem_live();
+    pen_loader_opts o = mix_options(0);
+    o.order = PEN_ORDER_FED;
+    int rc = -1;
+    for (int n = 1; rc != 0 && n < 400; n++) {
+        pen_loader *loader;
+        pen_batch *b;
+        pen_error err = {0};
+        pen__mem_fail_at(n);
+        rc = pen_loader_create(&loader, ds, pipe_, &o, &err);
+        for (int i = 0; rc == 0 && i < 3; i++) {
+            rc = pen_loader_feed(loader, ids, BATCH - i, &err);
+            if (rc == 0 && (rc = pen_loader_next(loader, -1, &b, &err)) == 0)
+                pen_batch_unref(b);
+        }
+        pen__mem_fail_at(0);
+        if (rc && rc != PEN_ENOMEM)
+            fail_msg("allocation %d: %s", n, err.text);
+        pen_loader_free(loader);
+        assert_int_equal(pen__mem_live(), live);
+    }
+    assert_int_equal(rc, 0);
+}
+
 static void draws_follow_weights_and_boxes_stay_inside(void **state)
 {
     (void)state;
@@ -405,6 +435,7 @@ int main(void)
         cmocka_unit_test(a_state_with_another_mix_is_refused),
         cmocka_unit_test(skipped_samples_leave_before_mixing),
         cmocka_unit_test(a_fed_batch_is_mixed_with_itself),
+        cmocka_unit_test(every_failed_allocation_is_survived),
         cmocka_unit_test(draws_follow_weights_and_boxes_stay_inside),
         cmocka_unit_test(the_ends_of_the_stream_are_mixed_like_its_middle),
         cmocka_unit_test(a_digest_has_no_locale),
