@@ -24,7 +24,7 @@ typedef enum pen_mix_kind {
 
 typedef struct pen_mix {
     pen_mix_kind kind;
-    double alpha;  /* lam is drawn from Beta(alpha, alpha); above 0 */
+    double alpha;  /* lam is drawn from Beta(alpha, alpha); 1e-6 to 1e6 */
     double weight; /* how often it is picked, beside the weights of the others */
 } pen_mix;
 

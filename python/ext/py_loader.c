@@ -137,7 +137,8 @@ static void loader_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* The loader, if it is open and no other thread is in it; else NULL and an exception. */
+/* The loader, if it is open and no other thread is in it; else NULL and an exception.
+ * Asked after arguments are converted: that runs Python code, which may close it. */
 static pen_loader *usable(PyObject *object)
 {
     const py_loader *self = (const py_loader *)object;
@@ -197,8 +198,10 @@ static PyObject *loader_replay(PyObject *object, PyObject *args)
 {
     py_loader *self = (py_loader *)object;
     long long epoch, index;
+    if (!PyArg_ParseTuple(args, "LL:replay", &epoch, &index))
+        return NULL;
     pen_loader *loader = usable(object);
-    if (!loader || !PyArg_ParseTuple(args, "LL:replay", &epoch, &index))
+    if (!loader)
         return NULL;
     pen_batch *batch = NULL;
     pen_error err = PY_NO_ERROR;
@@ -217,8 +220,10 @@ static PyObject *loader_seek(PyObject *object, PyObject *args)
 {
     py_loader *self = (py_loader *)object;
     long long epoch, index;
+    if (!PyArg_ParseTuple(args, "LL:seek", &epoch, &index))
+        return NULL;
     pen_loader *loader = usable(object);
-    if (!loader || !PyArg_ParseTuple(args, "LL:seek", &epoch, &index))
+    if (!loader)
         return NULL;
     pen_error err = PY_NO_ERROR;
     int rc;
@@ -260,8 +265,10 @@ static PyObject *loader_resume(PyObject *object, PyObject *args)
 {
     py_loader *self = (py_loader *)object;
     const char *text;
+    if (!PyArg_ParseTuple(args, "s:resume", &text))
+        return NULL;
     pen_loader *loader = usable(object);
-    if (!loader || !PyArg_ParseTuple(args, "s:resume", &text))
+    if (!loader)
         return NULL;
     pen_error err = PY_NO_ERROR;
     int rc;
@@ -277,8 +284,10 @@ static PyObject *loader_resume(PyObject *object, PyObject *args)
 static PyObject *loader_draw_mix(PyObject *object, PyObject *args)
 {
     long long epoch, index;
+    if (!PyArg_ParseTuple(args, "LL:draw_mix", &epoch, &index))
+        return NULL;
     const pen_loader *loader = usable(object);
-    if (!loader || !PyArg_ParseTuple(args, "LL:draw_mix", &epoch, &index))
+    if (!loader)
         return NULL;
     pen_error err = PY_NO_ERROR;
     pen_mix_params p;
@@ -305,15 +314,15 @@ typedef int (*feed_function)(pen_loader *, const int64_t *, int32_t, pen_error *
 /* feed(ids), skip(ids): any sequence of integers, or an array of int64 as it is. */
 static PyObject *feed_ids(PyObject *object, PyObject *ids, feed_function feed)
 {
-    pen_loader *loader = usable(object);
     py_ids list;
-    if (!loader || py_ids_get(ids, &list) < 0)
+    if (py_ids_get(ids, &list) < 0)
         return NULL;
+    pen_loader *loader = usable(object);
     pen_error err = PY_NO_ERROR;
     int rc = PEN_EINVAL;
-    if (list.n > INT32_MAX)
+    if (loader && list.n > INT32_MAX)
         PyErr_SetString(PyExc_ValueError, "a batch is far too long");
-    else if ((rc = feed(loader, list.data, (int32_t)list.n, &err)) < 0)
+    else if (loader && (rc = feed(loader, list.data, (int32_t)list.n, &err)) < 0)
         py_raise(py_state_of(object), rc, &err);
     py_ids_release(&list);
     if (rc < 0)

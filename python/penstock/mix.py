@@ -31,10 +31,10 @@ class BatchOp:
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        if not 0 < self.alpha <= 1e6:
-            raise ValueError(f"{name}: alpha must be above 0, not {self.alpha!r}")
+        if not 1e-6 <= self.alpha <= 1e6:
+            raise ValueError(f"{name}: alpha must be within [1e-6, 1e6], not {self.alpha!r}")
         if not 0 <= self.weight <= 1e6:
-            raise ValueError(f"{name}: weight must not be negative, not {self.weight!r}")
+            raise ValueError(f"{name}: weight must be within [0, 1e6], not {self.weight!r}")
         if self.num_classes is not None:
             transforms.check_integer(f"{name}: num_classes", self.num_classes, 1, MAX_CLASSES)
 

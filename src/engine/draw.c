@@ -126,7 +126,7 @@ static int draw_crop_axis(pen__rng *rng, int32_t size, int32_t crop, int32_t bef
 }
 
 /* Mirrors see no further than the image: torchvision's arrays would wrap around. */
-static bool overhang_is_legal(const pen_op *op, const pen_params *p)
+bool pen__overhang_is_legal(const pen_op *op, const pen_params *p)
 {
     int32_t most = op->crop.padding_mode == PEN_PADDING_REFLECT ? 1 : 0;
     if (op->crop.padding_mode < PEN_PADDING_REFLECT)
@@ -146,7 +146,7 @@ static int draw_random_crop(const pen_op *op, pen__rng *rng, pen_params *out, pe
         return pen__fail(err, PEN_ELIMIT, -1,
                          "image of %dx%d is smaller than RandomCrop's %dx%d (see pad_if_needed)",
                          out->in_w, out->in_h, op->crop.w, op->crop.h);
-    if (!overhang_is_legal(op, out))
+    if (!pen__overhang_is_legal(op, out))
         return pen__fail(err, PEN_ELIMIT, -1, "image of %dx%d is too small for its mirror padding",
                          out->in_w, out->in_h);
     return 0;
@@ -184,7 +184,7 @@ static int draw_pad(const pen_op *op, pen_params *out, pen_error *err)
     if ((int64_t)out->w * out->h > PEN_IMAGE_MAX_PIXELS)
         return pen__fail(err, PEN_ELIMIT, -1, "Pad of a %dx%d image would give %dx%d", out->in_w,
                          out->in_h, out->w, out->h);
-    if (!overhang_is_legal(op, out))
+    if (!pen__overhang_is_legal(op, out))
         return pen__fail(err, PEN_ELIMIT, -1, "image of %dx%d is too small for its mirror padding",
                          out->in_w, out->in_h);
     return 0;

@@ -12,6 +12,9 @@ int pen__draw_leaf(const pen_op *op, pen__rng *rng, pen_params *out, pen_error *
 /* AutoAugment and its relatives: the primitives and their magnitudes. */
 void pen__draw_augment(const pen_op *op, pen__rng *rng, pen_params *out);
 
+/* Is what lies outside of the image, for a crop or a Pad with this box, something to show? */
+bool pen__overhang_is_legal(const pen_op *op, const pen_params *p);
+
 /* Set the size after a rotation by out->warp.angle, or say that it is too large. */
 int pen__size_rotation(const pen_op *op, pen_params *out, pen_error *err);
 

@@ -127,7 +127,7 @@ static void finish(pen_loader *loader, pen__carrier *carrier, pen_batch *batch)
         return;
     int64_t t0 = pen__now_ns();
     pen_mix_params params;
-    pen_loader_draw_mix(loader, batch->epoch, batch->index, &params, NULL);
+    pen__loader_draw_mix(loader, batch->epoch, batch->index, &params);
     pen__mix_batch(batch, &params, loader->n_ghosts == 0);
     pen__counter_add(&carrier->augment_ns, pen__now_ns() - t0);
 }

@@ -377,6 +377,15 @@ int pen_loader_resume(pen_loader *loader, const char *text, pen_error *err)
     return rc;
 }
 
+void pen__loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch,
+                          pen_mix_params *out)
+{
+    const pen_loader_opts *o = &loader->opts;
+    if (loader->feed) /* each rank has batches of its own */
+        batch = batch * o->world_size + o->rank;
+    pen__mix_draw(&loader->mixer, o->seed, epoch, batch, &loader->pipe->shape, out);
+}
+
 int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, pen_mix_params *out,
                         pen_error *err)
 {
@@ -385,10 +394,7 @@ int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, 
     if (epoch < 0 || epoch >= UINT32_MAX || batch < 0 || batch >> 40 != 0)
         return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld", (long long)batch,
                          (long long)epoch);
-    const pen_loader_opts *o = &loader->opts;
-    if (loader->feed) /* each rank has batches of its own */
-        batch = batch * o->world_size + o->rank;
-    pen__mix_draw(&loader->mixer, o->seed, epoch, batch, &loader->pipe->shape, out);
+    pen__loader_draw_mix(loader, epoch, batch, out);
     return 0;
 }
 

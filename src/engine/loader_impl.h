@@ -60,6 +60,10 @@ int pen__loader_check_owner(const pen_loader *loader, pen_error *err);
 
 pen__carry_env pen__loader_env(const pen_loader *loader);
 
+/* What mixes a batch, of any place: workers are ahead of what a caller may ask for. */
+void pen__loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch,
+                          pen_mix_params *out);
+
 /* fill.c: give a slab its place in the stream; its slots, the ghost included. */
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
                         int32_t n_slots);

@@ -9,7 +9,6 @@
  */
 #include "engine/mix.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +17,8 @@
 #include "base/gamma.h"
 
 enum { MAX_CLASSES = 1 << 24 };
+/* Beta(1e-6, 1e-6) is 0 or 1 already; the logarithms of still smaller ones overflow. */
+static const double min_alpha = 1e-6, max_alpha = 1e6, max_weight = 1e6;
 
 static int check_labels(const pen_dataset *ds, int32_t n_classes, pen_error *err)
 {
@@ -52,11 +53,16 @@ int pen__mixer_init(pen__mixer *mixer, const pen_loader_opts *opts, const pen_sh
     double sum = 0;
     for (int i = 0; i < opts->n_mixes; i++) {
         const pen_mix *mix = &opts->mixes[i];
-        if ((unsigned)mix->kind > PEN_MIX_CUTMIX || !(mix->alpha > 0 && mix->alpha <= 1e6) ||
-            !(mix->weight >= 0 && mix->weight <= 1e6))
+        if ((unsigned)mix->kind > PEN_MIX_CUTMIX)
+            return pen__fail(err, PEN_EINVAL, -1, "operation %d of a batch is unknown", i);
+        if (!(mix->alpha >= min_alpha && mix->alpha <= max_alpha))
             return pen__fail(err, PEN_EINVAL, -1,
-                             "operation %d of a batch: alpha must be above 0 and weight not below",
-                             i);
+                             "operation %d of a batch: alpha must be within [%g, %g]", i, min_alpha,
+                             max_alpha);
+        if (!(mix->weight >= 0 && mix->weight <= max_weight))
+            return pen__fail(err, PEN_EINVAL, -1,
+                             "operation %d of a batch: weight must be within [0, %g]", i,
+                             max_weight);
         sum += mix->weight;
     }
     if (!(sum > 0))
@@ -71,9 +77,14 @@ void pen__mixer_digest(const pen__mixer *mixer, char out[PEN__DIGEST_TEXT])
 {
     char text[PEN_MIX_MAX * 64 + 32];
     int len = snprintf(text, sizeof text, "penstock mix 1 %d", mixer->n_classes);
-    for (int i = 0; i < mixer->n; i++)
-        len += snprintf(text + len, sizeof text - (size_t)len, " %d %a %a",
-                        (int)mixer->mixes[i].kind, mixer->mixes[i].alpha, mixer->mixes[i].weight);
+    for (int i = 0; i < mixer->n; i++) {
+        uint64_t alpha, weight; /* as bits: how a locale writes numbers must not matter */
+        memcpy(&alpha, &mixer->mixes[i].alpha, sizeof alpha);
+        memcpy(&weight, &mixer->mixes[i].weight, sizeof weight);
+        len += snprintf(text + len, sizeof text - (size_t)len, " %d %llx %llx",
+                        (int)mixer->mixes[i].kind, (unsigned long long)alpha,
+                        (unsigned long long)weight);
+    }
     pen__digest(text, (size_t)len, out);
 }
 

@@ -77,6 +77,10 @@ static const char *check_crop(const pen_op *op, walk *at)
     const char *wrong = check_padding(op);
     if (wrong)
         return wrong;
+    /* What its description leaves out must not differ. */
+    bool is_black = op->crop.fill[0] == 0 && op->crop.fill[1] == 0 && op->crop.fill[2] == 0;
+    if (op->kind == PEN_OP_CENTER_CROP && (has_padding || op->crop.padding_mode || !is_black))
+        return "has no padding to set: what is missing becomes black";
     /* Reflecting twice is not reflecting further: keep to what one pass can say. */
     if (has_padding && op->crop.pad_if_needed && op->crop.padding_mode >= PEN_PADDING_REFLECT)
         return "padding together with pad_if_needed works with padding_mode constant or edge";

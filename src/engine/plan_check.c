@@ -23,11 +23,20 @@ static bool is_same_box(const pen_params *a, const pen_params *b)
     return a->x == b->x && a->y == b->y && a->w == b->w && a->h == b->h;
 }
 
+/* A box may hang over as far as padding reaches, or lie in it as a whole. */
 static bool crop_is_possible(const pen_op *op, const pen_params *p)
 {
-    bool overlaps = p->x > -p->w && p->y > -p->h && p->x < p->in_w && p->y < p->in_h;
-    bool may_mirror = op->crop.padding_mode < PEN_PADDING_REFLECT || box_is_inside(p);
-    return p->w == op->crop.w && p->h == op->crop.h && overlaps && may_mirror;
+    enum { REACH = 1 << 16 }; /* padding and pad_if_needed together, and no overflow */
+    bool is_near = p->x >= -REACH && p->y >= -REACH && p->x <= p->in_w + REACH &&
+                   p->y <= p->in_h + REACH;
+    return is_near && p->w == op->crop.w && p->h == op->crop.h && pen__overhang_is_legal(op, p);
+}
+
+/* Nothing may be erased as well. */
+static bool erasing_is_possible(const pen_params *p)
+{
+    return p->x >= 0 && p->y >= 0 && p->w >= 0 && p->h >= 0 && p->w <= p->in_w - p->x &&
+           p->h <= p->in_h - p->y;
 }
 
 static bool jitter_is_possible(const pen_params *p)
@@ -35,7 +44,7 @@ static bool jitter_is_possible(const pen_params *p)
     unsigned seen = 0;
     for (int i = 0; i < 4; i++) {
         float factor = p->jitter.factor[i];
-        bool is_sane = i == 3 ? factor >= -0.5F && factor <= 0.5F : factor >= 0 && factor < 1e6F;
+        bool is_sane = i == 3 ? factor >= -0.5F && factor <= 0.5F : factor >= 0 && factor < 1e30F;
         seen |= is_sane && p->jitter.order[i] < 4 ? 1U << p->jitter.order[i] : 0;
     }
     return seen == 0xF;
@@ -121,7 +130,7 @@ static bool leaf_is_possible(const pen_op *op, const pen_params *p, pen_params *
     case PEN_OP_RANDOM_RESIZED_CROP:
         return box_is_inside(p);
     case PEN_OP_RANDOM_ERASING:
-        return !p->applied || p->w == 0 || p->h == 0 || box_is_inside(p);
+        return !p->applied || erasing_is_possible(p);
     case PEN_OP_CENTER_CROP:
     case PEN_OP_RANDOM_CROP:
         return crop_is_possible(op, p);

@@ -39,8 +39,11 @@ static float sum_window(const pen__blur_window *window, size_t at)
 
 static void blur_row_c(const pen__blur_window *window, size_t n, uint8_t *out)
 {
-    for (size_t i = 0; i < n; i++)
-        out[i] = (uint8_t)pen__round_even((double)sum_window(window, i));
+    for (size_t i = 0; i < n; i++) {
+        /* of a large kernel, the roundings can add up to more than white */
+        float sum = sum_window(window, i);
+        out[i] = (uint8_t)(sum >= 255.0F ? 255.0 : pen__round_even((double)sum));
+    }
 }
 
 const pen__filter_kernels pen__filter_kernels_c = {

@@ -1,7 +1,9 @@
 /* test_filter.c - SIMD against scalar, and values worked out by hand. */
 #include "pixels.h"
 
+#include "base/cpu.h"
 #include "ops/filter.h"
+#include "ops/filter_kernels.h"
 
 static const int32_t sizes[][2] = {{1, 1}, {1, 9},  {9, 1},  {2, 2},   {3, 3},
                                    {6, 4}, {8, 11}, {21, 7}, {64, 12}, {71, 5}};
@@ -136,6 +138,34 @@ static void a_flat_image_stays_flat(void **state)
     }
 }
 
+/* Each product of a white window may round up, and a large kernel has so many of them that
+ * their sum is nearer to 256 than to 255. */
+static void roundings_do_not_turn_white_into_black(void **state)
+{
+    (void)state;
+    enum { SIDE = 501, N = 24 };
+    const float *rows[SIDE];
+    float values[N + SIDE - 1], *weights = malloc(SIDE * SIDE * sizeof *weights);
+    uint8_t out[N], white[N];
+    memset(white, 255, sizeof white);
+    for (int i = 0; i < N + SIDE - 1; i++)
+        values[i] = 255.0F;
+    for (int i = 0; i < SIDE; i++)
+        rows[i] = values;
+    for (int i = 0; i < SIDE * SIDE; i++)
+        weights[i] = (1.0F / SIDE) * (1.0F / SIDE);
+    const pen__blur_window window = {rows, weights, SIDE, SIDE, 1};
+    pen__filter_kernels_c.blur_row(&window, N, out);
+    assert_memory_equal(out, white, N);
+#if defined(__x86_64__)
+    if (pen__cpu_flags() & PEN__CPU_AVX2) {
+        pen__filter_kernels_avx2.blur_row(&window, N, out);
+        assert_memory_equal(out, white, N);
+    }
+#endif
+    free(weights);
+}
+
 /* Impulses at some distances, blurred: the weights themselves, as torch 2.13 rounds them. */
 static void weights_are_those_of_the_gaussian(void **state)
 {
@@ -165,6 +195,7 @@ int main(void)
         cmocka_unit_test(blur_reflects_without_repeating_the_edge),
         cmocka_unit_test(a_narrow_blur_changes_nothing),
         cmocka_unit_test(a_flat_image_stays_flat),
+        cmocka_unit_test(roundings_do_not_turn_white_into_black),
         cmocka_unit_test(weights_are_those_of_the_gaussian),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <sys/wait.h>
 
+#include "base/cpu.h"
 #include "base/mem.h"
+#include "lines.h"
 #include "loading.h"
 
 static uint64_t epoch_hash(const pen_loader_opts *o)
@@ -57,6 +59,54 @@ static void a_budget_that_throttles_gives_the_same_bytes(void **state)
     assert_int_equal(pen_loader_next(loader, -1, &b, &err), PEN_EBUDGET);
     assert_non_null(strstr(err.text, "sample 'class"));
     pen_loader_free(loader);
+}
+
+/* The bytes of an epoch, or the error that a sample without room ends it with. */
+static int try_epoch(const pen_loader_opts *o, uint64_t *hash)
+{
+    pen_loader *loader = open_loader(o);
+    pen_error err;
+    pen_batch *b;
+    int rc;
+    *hash = 0;
+    while ((rc = pen_loader_next(loader, -1, &b, &err)) == 0) {
+        *hash = hash_batch(b, *hash);
+        pen_batch_unref(b);
+    }
+    pen_loader_stats stats;
+    pen_loader_get_stats(loader, &stats);
+    assert_true(stats.budget_peak <= stats.budget_bytes);
+    if (rc < 0)
+        assert_non_null(strstr(err.text, "sample 'class"));
+    pen_loader_free(loader);
+    return rc;
+}
+
+static void every_operation_keeps_the_law(void **state)
+{
+    (void)state;
+    pen_op ops[PEN_PIPELINE_MAX_OPS];
+    pen_pipeline *usual = pipe_;
+    pipe_ = make(ops, everything(ops));
+    uint64_t want = reference(), hash;
+    static const int counts[] = {1, 2, 8};
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        pen_loader_opts o = options(counts[i]);
+        assert_true(epoch_hash(&o) == want);
+        int rc = PEN_END; /* with less and less memory, until a sample does not fit */
+        for (o.memory_budget = 2048 * 1024; rc == PEN_END; o.memory_budget -= 128 * 1024) {
+            rc = try_epoch(&o, &hash);
+            assert_true(rc == PEN_EBUDGET || (rc == PEN_END && hash == want));
+        }
+    }
+    static const unsigned levels[] = {0, PEN__CPU_AVX2};
+    for (size_t i = 0; i < COUNT(levels); i++) {
+        pen__cpu_mask(levels[i]);
+        assert_true(reference() == want);
+    }
+    pen__cpu_mask(~0U);
+    pen_pipeline_unref(pipe_);
+    pipe_ = usual;
 }
 
 static void three_resumes_in_a_row_cut_anywhere_go_on_exactly(void **state)
@@ -475,6 +525,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_gives_the_same_bytes),
         cmocka_unit_test(a_budget_that_throttles_gives_the_same_bytes),
+        cmocka_unit_test(every_operation_keeps_the_law),
         cmocka_unit_test(three_resumes_in_a_row_cut_anywhere_go_on_exactly),
         cmocka_unit_test(ranks_together_see_the_same_batches),
         cmocka_unit_test(epochs_follow_each_other_and_differ),

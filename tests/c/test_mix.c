@@ -1,8 +1,10 @@
 /* test_mix.c - MixUp and CutMix: what they do, and that ranks and workers change no byte. */
 #include "testing.h"
 
+#include <locale.h>
 #include <math.h>
 
+#include "base/mem.h"
 #include "engine/mix.h"
 #include "loading.h"
 
@@ -272,6 +274,35 @@ static void a_fed_batch_is_mixed_with_itself(void **state)
     pen_loader_free(mixed);
 }
 
+/* Inline, so that the n-th allocation is always the same one. */
+static void every_failed_allocation_is_survived(void **state)
+{
+    (void)state;
+    static const int64_t ids[BATCH] = {3, 1, 4, 1};
+    const int64_t live = pen__mem_live();
+    pen_loader_opts o = mix_options(0);
+    o.order = PEN_ORDER_FED;
+    int rc = -1;
+    for (int n = 1; rc != 0 && n < 400; n++) {
+        pen_loader *loader;
+        pen_batch *b;
+        pen_error err = {0};
+        pen__mem_fail_at(n);
+        rc = pen_loader_create(&loader, ds, pipe_, &o, &err);
+        for (int i = 0; rc == 0 && i < 3; i++) {
+            rc = pen_loader_feed(loader, ids, BATCH - i, &err);
+            if (rc == 0 && (rc = pen_loader_next(loader, -1, &b, &err)) == 0)
+                pen_batch_unref(b);
+        }
+        pen__mem_fail_at(0);
+        if (rc && rc != PEN_ENOMEM)
+            fail_msg("allocation %d: %s", n, err.text);
+        pen_loader_free(loader);
+        assert_int_equal(pen__mem_live(), live);
+    }
+    assert_int_equal(rc, 0);
+}
+
 static void draws_follow_weights_and_boxes_stay_inside(void **state)
 {
     (void)state;
@@ -304,6 +335,53 @@ static void draws_follow_weights_and_boxes_stay_inside(void **state)
     assert_true(share / n_boxes > 0.25 && share / n_boxes < 0.4); /* half of it, cut at edges */
 }
 
+/* Where no caller may ask for the parameters, batches are mixed by them all the same: what
+ * workers prefetch behind the last epoch, and what is fed behind any batch number. */
+static void the_ends_of_the_stream_are_mixed_like_its_middle(void **state)
+{
+    (void)state;
+    static const int64_t ids[BATCH] = {3, 1, 4, 1}, last = (int64_t)UINT32_MAX - 1;
+    const pen__mixer mixer = {.mixes = {both[0], both[1]}, .n = 2, .n_classes = CLASSES};
+    for (int is_fed = 0; is_fed < 2; is_fed++) {
+        pen_loader_opts plain_opts = options(0), o = mix_options(0);
+        plain_opts.order = o.order = is_fed ? PEN_ORDER_FED : PEN_ORDER_SHUFFLE;
+        pen_loader *loaders[2] = {open_loader(&plain_opts), open_loader(&o)};
+        pen_batch *batches[2];
+        for (int i = 0; i < 2; i++) {
+            int64_t batch = is_fed ? INT64_C(1) << 41 : BATCHES;
+            assert_int_equal(pen_loader_seek(loaders[i], last, batch, NULL), 0);
+            if (is_fed)
+                assert_int_equal(pen_loader_feed(loaders[i], ids, BATCH, NULL), 0);
+            batches[i] = next_batch(loaders[i]);
+        }
+        pen_shape shape = pen_batch_shape(batches[0]);
+        pen_mix_params p;
+        pen__mix_draw(&mixer, o.seed, pen_batch_epoch(batches[1]), pen_batch_index(batches[1]),
+                      &shape, &p);
+        assert_mixed(batches[1], batches[0], &p);
+        for (int i = 0; i < 2; i++) {
+            pen_batch_unref(batches[i]);
+            pen_loader_free(loaders[i]);
+        }
+    }
+}
+
+static void a_digest_has_no_locale(void **state)
+{
+    (void)state;
+    const pen__mixer mixer = {.mixes = {{PEN_MIX_MIXUP, 0.3, 1.5}}, .n = 1, .n_classes = 10};
+    char plain[PEN__DIGEST_TEXT], other[PEN__DIGEST_TEXT];
+    pen__mixer_digest(&mixer, plain);
+    for (size_t i = 0; i < 3; i++) { /* whichever of these is installed */
+        static const char *const names[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "C.UTF-8"};
+        if (setlocale(LC_NUMERIC, names[i]) == NULL)
+            continue;
+        pen__mixer_digest(&mixer, other);
+        assert_string_equal(plain, other);
+    }
+    setlocale(LC_NUMERIC, "C");
+}
+
 static void what_cannot_be_mixed_is_refused(void **state)
 {
     (void)state;
@@ -320,7 +398,9 @@ static void what_cannot_be_mixed_is_refused(void **state)
     assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EINVAL);
     static const pen_mix wrong[] = {{PEN_MIX_MIXUP, 0.0, 1.0},  {PEN_MIX_MIXUP, -1.0, 1.0},
                                     {PEN_MIX_MIXUP, NAN, 1.0},  {PEN_MIX_MIXUP, 1.0, 0.0},
-                                    {PEN_MIX_MIXUP, 1.0, -1.0}, {(pen_mix_kind)7, 1.0, 1.0}};
+                                    {PEN_MIX_MIXUP, 1.0, -1.0}, {(pen_mix_kind)7, 1.0, 1.0},
+                                    {PEN_MIX_CUTMIX, 5e-324, 1.0}, /* its share would be NaN */
+                                    {PEN_MIX_CUTMIX, 1.0, INFINITY}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         o.mixes = &wrong[i];
         o.n_mixes = 1;
@@ -355,7 +435,10 @@ int main(void)
         cmocka_unit_test(a_state_with_another_mix_is_refused),
         cmocka_unit_test(skipped_samples_leave_before_mixing),
         cmocka_unit_test(a_fed_batch_is_mixed_with_itself),
+        cmocka_unit_test(every_failed_allocation_is_survived),
         cmocka_unit_test(draws_follow_weights_and_boxes_stay_inside),
+        cmocka_unit_test(the_ends_of_the_stream_are_mixed_like_its_middle),
+        cmocka_unit_test(a_digest_has_no_locale),
         cmocka_unit_test(what_cannot_be_mixed_is_refused),
     };
     return cmocka_run_group_tests(tests, make_world, unmake_world);

@@ -20,6 +20,12 @@ static void impossible_settings_are_refused_with_a_reason(void **state)
     op = pen_op_pad(1);
     op.crop.padding_mode = (pen_padding)9;
     refuse_op(op, "padding_mode");
+    op = pen_op_center_crop(8, 8);
+    op.crop.padding_mode = PEN_PADDING_EDGE;
+    refuse_op(op, "padding");
+    op = pen_op_center_crop(8, 8);
+    op.crop.fill[1] = 7;
+    refuse_op(op, "padding");
     refuse_op(pen_op_random_invert(-0.1F), "p must");
     refuse_op(pen_op_random_equalize(NAN), "p must");
     refuse_op(pen_op_random_posterize(9, 0.5F), "bits");

@@ -97,6 +97,63 @@ static void boxes_and_sizes_must_fit(void **state)
     pen_pipeline_unref(s.pipe);
 }
 
+/* Reflected, and far outside where padding is constant: what is drawn can be given back. */
+static void crops_may_lie_in_their_padding(void **state)
+{
+    (void)state;
+    pen_op crop = pen_op_random_crop(8, 8);
+    for (int i = 0; i < 4; i++)
+        crop.crop.pad[i] = 60;
+    for (int mode = PEN_PADDING_CONSTANT; mode <= PEN_PADDING_SYMMETRIC; mode++) {
+        crop.crop.padding_mode = (pen_padding)mode;
+        pen_pipeline *pipe = make(&crop, 1);
+        int n_outside = 0;
+        for (int i = 0; i < 200; i++) {
+            pen_params p[2];
+            pen_key key = {1, i, 1, 0};
+            assert_int_equal(pen_pipeline_draw(pipe, &key, picture(), p, 2, NULL), 0);
+            n_outside += p[1].x <= -8;
+            assert_int_equal(check(pipe, p), 0);
+        }
+        assert_true(n_outside > 0);
+        pen_pipeline_unref(pipe);
+    }
+    crop.crop.padding_mode = PEN_PADDING_REFLECT;
+    subject s;
+    prepare(&s, crop);
+    SPOILED(&s, x, -100);
+    SPOILED(&s, x, INT32_MAX);
+    SPOILED(&s, y, INT32_MIN);
+    SPOILED(&s, w, INT32_MIN);
+    SPOILED(&s, h, 9);
+    pen_pipeline_unref(s.pipe);
+}
+
+static void an_erased_box_must_fit_though_it_be_empty(void **state)
+{
+    (void)state;
+    pen_op ops[] = {pen_op_center_crop(8, 8), pen_op_to_tensor(), pen_op_random_erasing(1)};
+    pen_pipeline *pipe = make(ops, 3);
+    pen_params p[4];
+    pen_key key = {1, 1, 1, 0};
+    assert_int_equal(pen_pipeline_draw(pipe, &key, picture(), p, 4, NULL), 0);
+    static const int32_t boxes[][4] = {{0, 0, 0, 9},  {9, 0, 0, 0},
+                                       {0, -1, 0, 1}, {0, INT32_MAX, 0, INT32_MAX},
+                                       {1, 1, 8, 0},  {INT32_MIN, 0, 0, 0}};
+    for (size_t i = 0; i < COUNT(boxes); i++) {
+        p[3].applied = true;
+        p[3].x = boxes[i][0];
+        p[3].y = boxes[i][1];
+        p[3].w = boxes[i][2];
+        p[3].h = boxes[i][3];
+        assert_int_equal(check(pipe, p), PEN_EINVAL);
+    }
+    p[3].x = p[3].y = 8;
+    p[3].w = p[3].h = 0;
+    assert_int_equal(check(pipe, p), 0);
+    pen_pipeline_unref(pipe);
+}
+
 static void jitter_and_warps_must_be_sane(void **state)
 {
     (void)state;
@@ -293,6 +350,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_drawn_is_possible),
         cmocka_unit_test(boxes_and_sizes_must_fit),
+        cmocka_unit_test(crops_may_lie_in_their_padding),
+        cmocka_unit_test(an_erased_box_must_fit_though_it_be_empty),
         cmocka_unit_test(jitter_and_warps_must_be_sane),
         cmocka_unit_test(primitives_must_be_sane),
         cmocka_unit_test(groups_must_take_what_they_have),

@@ -110,8 +110,9 @@ static void wild_matrices_stay_inside_the_buffers(void **state)
         for (int f = 0; f < 3; f++) {
             pen__warp_spec spec = {.filter = filters[f], .out_w = 4, .out_h = 3};
             spec.kind = round & 1 ? PEN__WARP_AFFINE : PEN__WARP_PERSPECTIVE;
-            for (int i = 0, r = round; i < 8; i++, r = r * 7 + i)
-                spec.m[i] = values[r % N];
+            unsigned pick = (unsigned)round;
+            for (unsigned i = 0; i < 8; pick = pick * 7 + ++i)
+                spec.m[i] = values[pick % N];
             pen__warp(&src, &spec, &dst);
         }
     block_free(px);
