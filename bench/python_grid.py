@@ -1,4 +1,4 @@
-"""Python datasets: penstock.workers against torch's DataLoader at its best number of workers.
+"""Python datasets: penstock.torch against torch's DataLoader at its best number of workers.
 
     python -m bench.python_grid                      # every case, three rounds
     python -m bench.python_grid --case sleepy --seconds 1 --json out.json
@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+import penstock.torch
 from bench.process_tree import cpu_seconds, memory_kib
-from penstock.workers import Batch, ItemSeeding, Job, Workers
 
 TORCH_WORKERS = (0, 1, 2, 4, 8)
 
@@ -94,9 +94,11 @@ CASES: dict[str, tuple[Callable[[], Any], int]] = {  # dataset, batch size
 
 
 class TorchLoader:
-    def __init__(self, dataset: Any, batch_size: int, num_workers: int) -> None:
-        self._loader = DataLoader(
-            dataset, batch_size, num_workers=num_workers, persistent_workers=num_workers > 0
+    kind: type[DataLoader] = DataLoader
+
+    def __init__(self, dataset: Any, batch_size: int, num_workers: int | str) -> None:
+        self._loader = self.kind(
+            dataset, batch_size, num_workers=num_workers, persistent_workers=num_workers != 0
         )
 
     def epoch(self) -> Iterable[Any]:
@@ -107,22 +109,8 @@ class TorchLoader:
         return self._loader.num_workers
 
 
-class Penstock:
-    def __init__(self, dataset: Any, batch_size: int, num_workers: Any) -> None:
-        job = Job(dataset, default_collate, seeding=ItemSeeding(0))
-        self._workers = Workers(job, num_workers, persistent=True)
-        n_items = len(dataset)
-        self._batches = [
-            list(range(start, min(start + batch_size, n_items)))
-            for start in range(0, n_items, batch_size)
-        ]
-
-    def epoch(self) -> Iterable[Any]:
-        return self._workers.epoch(Batch(batch, i) for i, batch in enumerate(self._batches))
-
-    @property
-    def num_workers(self) -> int:
-        return self._workers.num_workers
+class Penstock(TorchLoader):
+    kind = penstock.torch.DataLoader
 
 
 def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str, Any]:
