@@ -27,8 +27,8 @@ static bool is_same_box(const pen_params *a, const pen_params *b)
 static bool crop_is_possible(const pen_op *op, const pen_params *p)
 {
     enum { REACH = 1 << 16 }; /* padding and pad_if_needed together, and no overflow */
-    bool is_near = p->x >= -REACH && p->y >= -REACH && p->x <= p->in_w + REACH &&
-                   p->y <= p->in_h + REACH;
+    bool is_near =
+        p->x >= -REACH && p->y >= -REACH && p->x <= p->in_w + REACH && p->y <= p->in_h + REACH;
     return is_near && p->w == op->crop.w && p->h == op->crop.h && pen__overhang_is_legal(op, p);
 }
 
