@@ -189,9 +189,12 @@ static bool leaf_fits(checking *at, size_t i)
     const pen_op *op = &at->pipe->ops[i];
     const pen_params *p = &at->params[i];
     pen_params drawn = {.kind = op->kind, .in_w = at->w, .in_h = at->h};
+    pen_op settings = *op;
+    if (op->kind == PEN_OP_RANDOM_CROP) /* how far its mirrors reach is asked of the given box */
+        settings.crop.padding_mode = PEN_PADDING_CONSTANT;
     pen__rng rng;
     pen__rng_init(&rng, 0, PEN__RNG_OP, 0, 0, 0, (int)i);
-    if (pen__draw_leaf(op, &rng, &drawn, NULL) || (!p->applied && !is_random(op->kind)))
+    if (pen__draw_leaf(&settings, &rng, &drawn, NULL) || (!p->applied && !is_random(op->kind)))
         return false;
     return leaf_is_possible(op, p, &drawn) && p->out_w == drawn.out_w && p->out_h == drawn.out_h;
 }

@@ -98,27 +98,35 @@ static void boxes_and_sizes_must_fit(void **state)
     pen_pipeline_unref(s.pipe);
 }
 
-/* Reflected, and far outside where padding is constant: what is drawn can be given back. */
+/* Reflected, and far outside where padding is constant: what is drawn can be given back, also
+ * where other draws would see further than a mirror does. */
 static void crops_may_lie_in_their_padding(void **state)
 {
     (void)state;
     pen_op crop = pen_op_random_crop(8, 8);
     for (int i = 0; i < 4; i++)
-        crop.crop.pad[i] = 60;
+        crop.crop.pad[i] = 400;
     for (int mode = PEN_PADDING_CONSTANT; mode <= PEN_PADDING_SYMMETRIC; mode++) {
         crop.crop.padding_mode = (pen_padding)mode;
-        pen_pipeline *pipe = make(&crop, 1);
-        int n_outside = 0;
-        for (int i = 0; i < 200; i++) {
-            pen_params p[2];
+        pen_op ops[] = {pen_op_hflip(0), crop};
+        pen_pipeline *pipe = make(ops, 2);
+        int n_outside = 0, n_too_far = 0;
+        for (int i = 0; i < 1000; i++) {
+            pen_params p[3];
             pen_key key = {1, i, 1, 0};
-            assert_int_equal(pen_pipeline_draw(pipe, &key, picture(), p, 2, NULL), 0);
-            n_outside += p[1].x <= -8;
+            if (pen_pipeline_draw(pipe, &key, picture(), p, 3, NULL)) {
+                n_too_far++;
+                continue;
+            }
+            n_outside += p[2].x <= -8;
             assert_int_equal(check(pipe, p), 0);
         }
         assert_true(n_outside > 0);
+        assert_int_equal(n_too_far > 0, mode >= PEN_PADDING_REFLECT);
         pen_pipeline_unref(pipe);
     }
+    for (int i = 0; i < 4; i++)
+        crop.crop.pad[i] = 60;
     crop.crop.padding_mode = PEN_PADDING_REFLECT;
     subject s;
     prepare(&s, crop);
