@@ -170,7 +170,7 @@ static void run_blur(bench *b)
 {
     const pen__blur blur = {9, 9, 1.1F, 1.1F};
     pen__image src = image(b->src, SIDE, SIDE, 3), dst = {.px = b->dst};
-    pen__gaussian_blur(&src, &blur, &dst, b->scratch);
+    pen__gaussian_blur(&src, &blur, &dst, b->scratch, NULL);
 }
 
 static void rotate_image(bench *b, pen_filter filter)

@@ -48,6 +48,10 @@ PyObject *py_order_slice(PyObject *module, PyObject *args)
                           &epoch, &begin, &n))
         return NULL;
     const pen_order order = {(pen_order_kind)kind, block, window, seed, count};
+    if (n < 0) {
+        PyErr_Format(PyExc_ValueError, "order: a slice of %d samples", n);
+        return NULL;
+    }
     if (count < 1 || begin < 0 || begin > INT64_MAX - n)
         return no_position(module, &order, epoch, begin, PEN_EINVAL);
     PyObject *ids = PyList_New(n);

@@ -153,11 +153,16 @@ static int reserve_or_wait(pen__budget *b, int64_t rank, size_t bytes, size_t ex
     return rc;
 }
 
+size_t pen__budget_cost(size_t bytes)
+{
+    return (bytes / BLOCK_ROUND + 1) * BLOCK_ROUND; /* never 0, also for empty files */
+}
+
 int pen__budget_get(pen__budget *b, int64_t rank, size_t bytes, size_t extra, bool may_wait,
                     pen__block *out)
 {
     memset(out, 0, sizeof *out);
-    size_t rounded = (bytes / BLOCK_ROUND + 1) * BLOCK_ROUND; /* never 0, also for empty files */
+    size_t rounded = pen__budget_cost(bytes);
     if ((int64_t)bytes > b->limit || (int64_t)(rounded + extra) > b->limit)
         return PEN_EBUDGET;
     pthread_mutex_lock(&b->lock);

@@ -33,6 +33,8 @@ void pen__budget_free(pen__budget *budget);
  * PEN_ENOMEM. */
 int pen__budget_get(pen__budget *budget, int64_t rank, size_t bytes, size_t extra, bool may_wait,
                     pen__block *out);
+/* What a block of so many bytes counts: sizes are rounded up. */
+size_t pen__budget_cost(size_t bytes);
 /* Give a block back; one that is all zero is ignored. */
 void pen__budget_put(pen__budget *budget, pen__block *block);
 /* Make waiters look at `cancel`. */

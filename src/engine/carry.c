@@ -64,11 +64,12 @@ static int read_sample(const pen__carry_env *env, pen__carrier *c, int64_t id, u
     return 0;
 }
 
-static int explain(pen_error *err, int rc, size_t bytes, const pen__budget *budget)
+static int explain(pen_error *err, int rc, size_t bytes, size_t extra, const pen__budget *budget)
 {
     if (rc == PEN_EBUDGET)
-        return pen__fail(err, rc, -1, "needs %.1f MB, the memory budget leaves %.1f MB for samples",
-                         (double)bytes / 1e6, (double)pen__budget_limit(budget) / 1e6);
+        return pen__fail(err, rc, -1, "needs %.3f MB, the memory budget leaves %.3f MB for samples",
+                         (double)(pen__budget_cost(bytes) + extra) / 1e6,
+                         (double)pen__budget_limit(budget) / 1e6);
     return pen__fail(err, rc, -1, "%s", pen_error_message(rc));
 }
 
@@ -115,7 +116,7 @@ static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const 
     pen__block block;
     int rc = get_block(env, c, rank, bytes, c->plan.library_bytes, &block);
     if (rc)
-        return explain(err, rc, bytes + c->plan.library_bytes, env->budget);
+        return explain(err, rc, bytes, c->plan.library_bytes, env->budget);
     rc = read_sample(env, c, key->sample, block.data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, block.data, len, err);
@@ -135,7 +136,7 @@ static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
     pen__block file, scratch;
     int rc = get_block(env, c, rank, len, 0, &file);
     if (rc)
-        return explain(err, rc, len, env->budget);
+        return explain(err, rc, len, 0, env->budget);
     rc = read_sample(env, c, key->sample, file.data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, file.data, len, err);
@@ -146,9 +147,9 @@ static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
             pen__budget_put(env->budget, &file);
             return carry_in_one_block(env, c, key, rank, len, dst, err);
         }
-        rc = got ? explain(err, got, len + c->plan.scratch_bytes + c->plan.library_bytes,
-                           env->budget)
-                 : run(env, c, key, file.data, len, scratch.data, dst, err);
+        rc =
+            got ? explain(err, got, len + c->plan.scratch_bytes, c->plan.library_bytes, env->budget)
+                : run(env, c, key, file.data, len, scratch.data, dst, err);
         pen__budget_put(env->budget, &scratch);
     }
     pen__budget_put(env->budget, &file);

@@ -247,10 +247,13 @@ static int check_place(const pen_loader *loader, int64_t epoch, int64_t batch, p
 {
     int64_t global = (int64_t)loader->opts.batch_size * loader->opts.world_size;
     int64_t last = loader->feed ? INT64_MAX / 4 / global : loader->n_batches; /* no overflow */
-    if (epoch >= 0 && epoch < UINT32_MAX && batch >= 0 && batch <= last)
-        return 0;
-    return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
-                     (long long)batch, (long long)epoch, (long long)last);
+    if (epoch < 0 || epoch >= UINT32_MAX)
+        return pen__fail(err, PEN_EINVAL, -1, "no epoch %lld: they go from 0 to %lld",
+                         (long long)epoch, (long long)UINT32_MAX - 1);
+    if (batch < 0 || batch > last)
+        return pen__fail(err, PEN_EINVAL, -1, "no batch %lld in epoch %lld (an epoch has %lld)",
+                         (long long)batch, (long long)epoch, (long long)last);
+    return 0;
 }
 
 int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error *err)

@@ -27,8 +27,8 @@ static bool is_same_box(const pen_params *a, const pen_params *b)
 static bool crop_is_possible(const pen_op *op, const pen_params *p)
 {
     enum { REACH = 1 << 16 }; /* padding and pad_if_needed together, and no overflow */
-    bool is_near = p->x >= -REACH && p->y >= -REACH && p->x <= p->in_w + REACH &&
-                   p->y <= p->in_h + REACH;
+    bool is_near =
+        p->x >= -REACH && p->y >= -REACH && p->x <= p->in_w + REACH && p->y <= p->in_h + REACH;
     return is_near && p->w == op->crop.w && p->h == op->crop.h && pen__overhang_is_legal(op, p);
 }
 
@@ -189,9 +189,12 @@ static bool leaf_fits(checking *at, size_t i)
     const pen_op *op = &at->pipe->ops[i];
     const pen_params *p = &at->params[i];
     pen_params drawn = {.kind = op->kind, .in_w = at->w, .in_h = at->h};
+    pen_op settings = *op;
+    if (op->kind == PEN_OP_RANDOM_CROP) /* how far its mirrors reach is asked of the given box */
+        settings.crop.padding_mode = PEN_PADDING_CONSTANT;
     pen__rng rng;
     pen__rng_init(&rng, 0, PEN__RNG_OP, 0, 0, 0, (int)i);
-    if (pen__draw_leaf(op, &rng, &drawn, NULL) || (!p->applied && !is_random(op->kind)))
+    if (pen__draw_leaf(&settings, &rng, &drawn, NULL) || (!p->applied && !is_random(op->kind)))
         return false;
     return leaf_is_possible(op, p, &drawn) && p->out_w == drawn.out_w && p->out_h == drawn.out_h;
 }

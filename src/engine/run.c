@@ -105,7 +105,7 @@ static void run_tone(const pen__step *step, const pen__buffers *buffers, pen__im
 
 /* Run one step on `im`; returns true if the result is in `other`. */
 static bool run_step(const pen__step *step, const pen__buffers *buffers, pen__image *im,
-                     pen__image *other)
+                     pen__image *other, const atomic_bool *cancel)
 {
     switch (step->action) {
     case PEN__ACT_ORIENT:
@@ -138,7 +138,7 @@ static bool run_step(const pen__step *step, const pen__buffers *buffers, pen__im
         pen__tensor_path_affine(im, step->warp.m, step->warp.filter, other);
         return true;
     case PEN__ACT_BLUR:
-        pen__gaussian_blur(im, &step->blur, other, buffers->kernel);
+        pen__gaussian_blur(im, &step->blur, other, buffers->kernel, cancel);
         return true;
     default:
         run_tone(step, buffers, im);
@@ -205,12 +205,15 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
         times->decode += t1 - t0;
     if (rc)
         return rc;
+    const atomic_bool *cancel = pen__decoder_cancel(dec);
     for (int i = plan->starts_in_flow; i < plan->n_steps; i++) {
         pen__image other = {.px = buffers.images[!current]};
-        if (run_step(&plan->steps[i], &buffers, &im, &other)) {
+        if (run_step(&plan->steps[i], &buffers, &im, &other, cancel)) {
             im = other;
             current = !current;
         }
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+            return pen__fail(err, PEN_ECANCELED, -1, "cancelled");
     }
     int64_t t2 = times ? pen__now_ns() : 0;
     write_tensor(pipe, params, key, &im, dst);

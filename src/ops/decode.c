@@ -88,6 +88,11 @@ int pen__decoder_create(pen__decoder **out, const atomic_bool *cancel)
     return 0;
 }
 
+const atomic_bool *pen__decoder_cancel(const pen__decoder *dec)
+{
+    return dec->cancel;
+}
+
 void pen__decoder_free(pen__decoder *dec)
 {
     if (!dec)

@@ -33,6 +33,8 @@ typedef struct pen__decoder pen__decoder;
  * PEN_ECANCELED at the next row, so that closing never waits for a huge image.
  * (libwebp cannot be interrupted: a WebP file notices before it starts only.) */
 int pen__decoder_create(pen__decoder **out, const atomic_bool *cancel);
+/* The flag it was made with, for others who work on the same sample. */
+const atomic_bool *pen__decoder_cancel(const pen__decoder *dec);
 void pen__decoder_free(pen__decoder *dec);
 
 /* Keep at most this many bytes from one image to the next; PEN__DECODER_KEEPS at first. */

@@ -149,7 +149,7 @@ static void widen_row(const pen__image *src, int32_t y, int32_t overhang, float 
 }
 
 void pen__gaussian_blur(const pen__image *src, const pen__blur *blur, pen__image *dst,
-                        void *scratch)
+                        void *scratch, const atomic_bool *cancel)
 {
     blur_memory memory = lay_out(blur, src, scratch);
     int32_t kh = blur->kernel_h, above = kh / 2, beside = blur->kernel_w / 2;
@@ -158,6 +158,8 @@ void pen__gaussian_blur(const pen__image *src, const pen__blur *blur, pen__image
     *dst = (pen__image){dst->px, src->w, src->h, src->ch};
     int32_t loaded = 0;
     for (int32_t y = 0; y < src->h; y++) {
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+            return;
         /* reflected rows are among those from y - above to y + above */
         for (; loaded < src->h && loaded <= y + above; loaded++)
             widen_row(src, loaded, beside, memory.ring + (size_t)(loaded % kh) * row_len);

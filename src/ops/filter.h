@@ -6,6 +6,9 @@
 #ifndef PEN_OPS_FILTER_H
 #define PEN_OPS_FILTER_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+
 #include "ops/image.h"
 
 /* Scratch bytes pen__sharpness takes. */
@@ -23,8 +26,10 @@ typedef struct pen__blur {
 
 /* Scratch bytes pen__gaussian_blur takes. */
 size_t pen__gaussian_blur_scratch(const pen__blur *blur, int32_t w, int32_t h, int ch);
-/* Blur `src` into dst->px (as many bytes); sets dst->w, h, ch.  No overlap. */
+/* Blur `src` into dst->px (as many bytes); sets dst->w, h, ch.  No overlap.  The largest
+ * kernel takes minutes for a large image: once `cancel` (may be NULL) is true, the
+ * rows left are not made. */
 void pen__gaussian_blur(const pen__image *src, const pen__blur *blur, pen__image *dst,
-                        void *scratch);
+                        void *scratch, const atomic_bool *cancel);
 
 #endif

@@ -58,7 +58,7 @@ static void sharpness_mixes_with_the_smoothed_image(void **state)
 static void blur_block(const pen__image *src, const pen__blur *blur, pen__image *dst)
 {
     block scratch = block_new(pen__gaussian_blur_scratch(blur, src->w, src->h, src->ch), 0);
-    pen__gaussian_blur(src, blur, dst, scratch.at);
+    pen__gaussian_blur(src, blur, dst, scratch.at, NULL);
     assert_int_equal(dst->w, src->w);
     assert_int_equal(dst->h, src->h);
     assert_int_equal(dst->ch, src->ch);
@@ -138,6 +138,23 @@ static void a_flat_image_stays_flat(void **state)
     }
 }
 
+static void a_cancelled_blur_leaves_off(void **state)
+{
+    (void)state;
+    const pen__blur blur = {3, 3, 1.0F, 1.0F};
+    const atomic_bool cancel = true;
+    block px = noise_block(64, 0, 2), out = block_new(64, 0);
+    block scratch = block_new(pen__gaussian_blur_scratch(&blur, 8, 8, 1), 0);
+    memset(out.at, 77, out.n);
+    pen__image src = {px.at, 8, 8, 1}, dst = {.px = out.at};
+    pen__gaussian_blur(&src, &blur, &dst, scratch.at, &cancel);
+    for (size_t i = 0; i < out.n; i++)
+        assert_int_equal(out.at[i], 77);
+    block_free(px);
+    block_free(out);
+    block_free(scratch);
+}
+
 /* Each product of a white window may round up, and a large kernel has so many of them that
  * their sum is nearer to 256 than to 255. */
 static void roundings_do_not_turn_white_into_black(void **state)
@@ -195,6 +212,7 @@ int main(void)
         cmocka_unit_test(blur_reflects_without_repeating_the_edge),
         cmocka_unit_test(a_narrow_blur_changes_nothing),
         cmocka_unit_test(a_flat_image_stays_flat),
+        cmocka_unit_test(a_cancelled_blur_leaves_off),
         cmocka_unit_test(roundings_do_not_turn_white_into_black),
         cmocka_unit_test(weights_are_those_of_the_gaussian),
     };

@@ -76,8 +76,15 @@ static int try_epoch(const pen_loader_opts *o, uint64_t *hash)
     pen_loader_stats stats;
     pen_loader_get_stats(loader, &stats);
     assert_true(stats.budget_peak <= stats.budget_bytes);
-    if (rc < 0)
+    if (rc < 0) {
+        const char *reason = strstr(err.text, ": needs ");
+        double needs, leaves;
         assert_non_null(strstr(err.text, "sample 'class"));
+        assert_non_null(reason);
+        assert_int_equal(
+            sscanf(reason, ": needs %lf MB, the memory budget leaves %lf MB", &needs, &leaves), 2);
+        assert_true(needs > leaves);
+    }
     pen_loader_free(loader);
     return rc;
 }

@@ -396,9 +396,9 @@ static void what_cannot_be_mixed_is_refused(void **state)
     o = mix_options(0);
     o.n_mixes = PEN_MIX_MAX + 1;
     assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EINVAL);
-    static const pen_mix wrong[] = {{PEN_MIX_MIXUP, 0.0, 1.0},  {PEN_MIX_MIXUP, -1.0, 1.0},
-                                    {PEN_MIX_MIXUP, NAN, 1.0},  {PEN_MIX_MIXUP, 1.0, 0.0},
-                                    {PEN_MIX_MIXUP, 1.0, -1.0}, {(pen_mix_kind)7, 1.0, 1.0},
+    static const pen_mix wrong[] = {{PEN_MIX_MIXUP, 0.0, 1.0},      {PEN_MIX_MIXUP, -1.0, 1.0},
+                                    {PEN_MIX_MIXUP, NAN, 1.0},      {PEN_MIX_MIXUP, 1.0, 0.0},
+                                    {PEN_MIX_MIXUP, 1.0, -1.0},     {(pen_mix_kind)7, 1.0, 1.0},
                                     {PEN_MIX_CUTMIX, 5e-324, 1.0}, /* its share would be NaN */
                                     {PEN_MIX_CUTMIX, 1.0, INFINITY}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {

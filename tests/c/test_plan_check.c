@@ -3,6 +3,7 @@
 #include "lines.h"
 
 #include <math.h>
+#include <stddef.h>
 
 #include "base/mem.h"
 #include "engine/plan.h"
@@ -97,27 +98,35 @@ static void boxes_and_sizes_must_fit(void **state)
     pen_pipeline_unref(s.pipe);
 }
 
-/* Reflected, and far outside where padding is constant: what is drawn can be given back. */
+/* Reflected, and far outside where padding is constant: what is drawn can be given back, also
+ * where other draws would see further than a mirror does. */
 static void crops_may_lie_in_their_padding(void **state)
 {
     (void)state;
     pen_op crop = pen_op_random_crop(8, 8);
     for (int i = 0; i < 4; i++)
-        crop.crop.pad[i] = 60;
+        crop.crop.pad[i] = 400;
     for (int mode = PEN_PADDING_CONSTANT; mode <= PEN_PADDING_SYMMETRIC; mode++) {
         crop.crop.padding_mode = (pen_padding)mode;
-        pen_pipeline *pipe = make(&crop, 1);
-        int n_outside = 0;
-        for (int i = 0; i < 200; i++) {
-            pen_params p[2];
+        pen_op ops[] = {pen_op_hflip(0), crop};
+        pen_pipeline *pipe = make(ops, 2);
+        int n_outside = 0, n_too_far = 0;
+        for (int i = 0; i < 1000; i++) {
+            pen_params p[3];
             pen_key key = {1, i, 1, 0};
-            assert_int_equal(pen_pipeline_draw(pipe, &key, picture(), p, 2, NULL), 0);
-            n_outside += p[1].x <= -8;
+            if (pen_pipeline_draw(pipe, &key, picture(), p, 3, NULL)) {
+                n_too_far++;
+                continue;
+            }
+            n_outside += p[2].x <= -8;
             assert_int_equal(check(pipe, p), 0);
         }
         assert_true(n_outside > 0);
+        assert_int_equal(n_too_far > 0, mode >= PEN_PADDING_REFLECT);
         pen_pipeline_unref(pipe);
     }
+    for (int i = 0; i < 4; i++)
+        crop.crop.pad[i] = 60;
     crop.crop.padding_mode = PEN_PADDING_REFLECT;
     subject s;
     prepare(&s, crop);
@@ -322,6 +331,63 @@ static void given_parameters_give_what_drawn_ones_gave(void **state)
     pen_pipeline_unref(pipe);
 }
 
+/* Overwrite some of what stands behind `applied`: sizes, box, and all that is drawn. */
+static void spoil(pen_params *p, uint32_t *seed)
+{
+    static const int32_t wild[] = {0,
+                                   1,
+                                   -1,
+                                   7,
+                                   60,
+                                   50,
+                                   65536,
+                                   INT32_MAX,
+                                   INT32_MIN,
+                                   0x3F800000 /* 1.0F */,
+                                   0x7FC00000 /* NaN */,
+                                   0x7F800000 /* infinity */,
+                                   0x7149F2CA /* 1e30F */,
+                                   0x02020202};
+    const size_t first = offsetof(pen_params, in_w), n_words = (sizeof *p - first) / 4;
+    for (int i = 0; i < 2; i++) {
+        *seed = *seed * 1664525 + 1013904223;
+        size_t word = (*seed >> 8) % (i ? n_words : 16); /* most of a union's members begin there */
+        memcpy((char *)p + first + 4 * word, &wild[(*seed >> 24) % COUNT(wild)], 4);
+    }
+}
+
+/* What is refused is refused, and what is not stays inside its memory. */
+static void spoiled_parameters_do_no_harm(void **state)
+{
+    (void)state;
+    pen_op ops[PEN_PIPELINE_MAX_OPS];
+    pen_pipeline *pipe = make(ops, everything(ops));
+    const size_t n = pen_pipeline_op_count(pipe), bytes = pen_pipeline_shape(pipe).bytes;
+    size_t len;
+    uint8_t *src = read_picture(&len, false), *dst = malloc(bytes);
+    pen_image_info info;
+    assert_int_equal(pen_image_probe(src, len, &info, NULL), 0);
+    int n_refused = 0, n_run = 0;
+    uint32_t seed = 1;
+    for (int i = 0; i < 100; i++) {
+        pen_params drawn[PEN_PIPELINE_MAX_OPS], p[PEN_PIPELINE_MAX_OPS];
+        pen_key key = {3, i, 0, 0};
+        assert_int_equal(pen_pipeline_draw(pipe, &key, &info, drawn, COUNT(drawn), NULL), 0);
+        for (size_t op = 0; op < n; op++) {
+            memcpy(p, drawn, sizeof p);
+            spoil(&p[op], &seed);
+            int rc = pen_pipeline_run_params(pipe, &key, p, n, src, len, dst, bytes, NULL);
+            assert_true(rc == 0 || rc == PEN_EINVAL);
+            n_refused += rc != 0;
+            n_run += rc == 0;
+        }
+    }
+    assert_true(n_refused > 500 && n_run > 100);
+    free(src);
+    free(dst);
+    pen_pipeline_unref(pipe);
+}
+
 static void a_run_without_memory_leaves_nothing_behind(void **state)
 {
     (void)state;
@@ -357,6 +423,7 @@ int main(void)
         cmocka_unit_test(groups_must_take_what_they_have),
         cmocka_unit_test(another_way_through_a_group_may_be_chosen),
         cmocka_unit_test(given_parameters_give_what_drawn_ones_gave),
+        cmocka_unit_test(spoiled_parameters_do_no_harm),
         cmocka_unit_test(a_run_without_memory_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

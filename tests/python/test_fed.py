@@ -196,18 +196,23 @@ def test_a_run_that_was_left_leaves_nothing_behind(folder, plain_ops):
     assert [batch.ids for batch in loader.run(0, UNEVEN)] == UNEVEN
 
 
-def test_a_loader_closed_by_its_argument_is_closed(folder, plain_ops):
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda loader, number: loader.feed([number]),
+        lambda loader, number: loader.skip([number]),
+        lambda loader, number: loader._core.seek(number, 0),
+        lambda loader, number: loader._core.draw_mix(number, 0),
+    ],
+    ids=["feed", "skip", "seek", "draw_mix"],
+)
+def test_a_loader_closed_by_its_argument_is_closed(folder, plain_ops, call):
+    loader = FedLoader(folder, plain_ops, 4)
+
     class Closing:
         def __index__(self):
             loader.close()
             return 0
 
-    for call in (
-        lambda: loader.feed([Closing()]),
-        lambda: loader.skip([Closing()]),
-        lambda: loader._core.seek(Closing(), 0),
-        lambda: loader._core.draw_mix(Closing(), 0),
-    ):
-        loader = FedLoader(folder, plain_ops, 4)
-        with pytest.raises(penstock.InvalidError, match="closed"):
-            call()
+    with pytest.raises(penstock.InvalidError, match="closed"):
+        call(loader, Closing())

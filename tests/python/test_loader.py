@@ -160,6 +160,16 @@ def test_every_order_is_a_permutation(kind, block, window, seed, count, epoch):
     assert sorted(order) == list(range(count))
 
 
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_a_slice_of_an_order_goes_round(kind):
+    whole = [penstock._core.order_at(kind, 3, 2, 7, 10, 1, k) for k in range(10)]
+    assert penstock._core.order_slice(kind, 3, 2, 7, 10, 1, 8, 15) == (whole * 3)[8:23]
+    assert penstock._core.order_slice(kind, 3, 2, 7, 10, 1, 4, 0) == []
+    for begin, n in [(-1, 2), (0, -1), (2**63 - 1, -5), (2**63 - 1, 5)]:
+        with pytest.raises(ValueError, match="order"):
+            penstock._core.order_slice(kind, 3, 2, 7, 10, 1, begin, n)
+
+
 def test_a_position_outside_the_epoch_is_an_error(folder, plain_ops):
     loader = penstock.Loader(folder, plain_ops)
     for position in (-1, N):
