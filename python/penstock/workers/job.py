@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from penstock.workers.columns import quick
 from penstock.workers.seeding import Guard, NoSeeding, Reseed, Seeding
 
 
@@ -59,6 +60,7 @@ class MapFetcher:
         self.job = job
         self._guard = guard
         self._rows = _rows_at_once(job)
+        self._collate = quick(job.collate)
 
     def fetch(self, epoch: int, batch: Batch) -> tuple[Any, None]:
         if self._rows is not None:
@@ -79,11 +81,11 @@ class MapFetcher:
             items = [dataset[index] for index in batch.indices]
         else:
             items = [self._item(batch, place, reseed) for place in range(len(batch.indices))]
-        if job.collate is None:
+        if self._collate is None:
             return items
         if reseed:
             reseed("collate", batch.number)
-        return job.collate(items)
+        return self._collate(items)
 
     def _item(self, batch: Batch, place: int, reseed: Reseed) -> Any:
         index = batch.indices[place]
