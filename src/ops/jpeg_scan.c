@@ -70,8 +70,14 @@ static void put_back(pen__jpeg_bits *in)
 static void move_anchor(pen__jpeg_scan *scan, const uint8_t *to)
 {
     size_t n_stuffed = 0;
-    for (const uint8_t *p = scan->anchor; p < to; p++)
-        n_stuffed += *p == 0xFF;
+    for (const uint8_t *p = scan->anchor; p < to;) {
+        uint8_t n_here = 0; /* narrow, so that compilers count many bytes at once */
+        size_t n = to - p < UINT8_MAX ? (size_t)(to - p) : UINT8_MAX;
+        for (size_t i = 0; i < n; i++)
+            n_here = (uint8_t)(n_here + (p[i] == 0xFF));
+        n_stuffed += n_here;
+        p += n;
+    }
     scan->anchor_at += (size_t)(to - scan->anchor) + n_stuffed;
     scan->anchor = to;
 }
@@ -277,6 +283,5 @@ bool pen__jpeg_scan_start(pen__jpeg_scan *scan, const pen__jpeg_frame *frame,
         if (!scan->dc_tables[c] || !scan->ac_tables[c])
             return false;
     }
-    const pen__jpeg_mark first = {.at = frame->scan_at};
-    return pen__jpeg_scan_seek(scan, &first, 0, PEN__JPEG_CHUNK_BYTES);
+    return true;
 }

@@ -59,10 +59,16 @@ typedef struct pen__jpeg_scan {
     bool has_bmi2;
 } pen__jpeg_scan;
 
-/* Begin at the first MCU.  `chunk` has room for PEN__JPEG_CHUNK_BYTES +
- * PEN__JPEG_CHUNK_SLACK bytes.  False also when a code is not a proper one. */
+/* Make ready for seeking.  `chunk` has room for PEN__JPEG_CHUNK_BYTES +
+ * PEN__JPEG_CHUNK_SLACK bytes.  False when a code is not a proper one. */
 bool pen__jpeg_scan_start(pen__jpeg_scan *scan, const pen__jpeg_frame *frame,
                           pen__jpeg_tables *tables, const uint8_t *src, size_t len, uint8_t *chunk);
+
+/* The first MCU's. */
+static inline pen__jpeg_mark pen__jpeg_first_mark(const pen__jpeg_frame *frame)
+{
+    return (pen__jpeg_mark){.at = frame->scan_at};
+}
 
 /* Go on at `mark`, the beginning of MCU number n_mcus; about n_bytes of the file will be
  * wanted from there.  A wrong mark gives wrong coefficients or false, and no harm. */

@@ -15,8 +15,8 @@
  * Marks.  Where rows of MCUs begin is not known at first sight: then the file is taken from
  * its first MCU on, and marks are gathered on the way.  Rows whose marks are known
  * are taken in twos, a band, by two scans that begin near the window's left edge;
- * what is above, beside and between is not looked at.  Each scan must arrive
- * at the mark at its end exactly.  If one does not, the marks are wrong, and all begins
+ * what is above, beside and between is not looked at.  Each scan must pass the next
+ * marks on its way exactly.  If one does not, the marks are wrong, and all begins
  * again without them.
  *
  * How far to parse.  Not only as far as pixels need, but as far as libjpeg would,
@@ -346,35 +346,71 @@ static bool skip_band_mcus(strips *s, int n_strips, int32_t n)
                             : pen__jpeg_scan_skip(pair[0], n);
 }
 
-/* The window's part of strips `first` and on, from the mark before it to the mark behind it. */
-static bool decode_band(strips *s, int32_t first, int n_strips)
+/* Columns of a band: where its scans begin, and where they must be at a mark's place. */
+typedef struct route {
+    int32_t start, check; /* in units of the grid's step */
+} route;
+
+/* From the last mark before the window to the last one within it or at its end; where there is
+ * none, on to the next. */
+static route plan_route(const strips *s)
+{
+    int32_t step = s->marks->grid.step;
+    int32_t start = s->first_column / step, check = s->end_column / step;
+    bool is_row_end = s->end_column == s->n_columns;
+    if (is_row_end || check <= start)
+        check = div_up(s->end_column, step);
+    return (route){start, check};
+}
+
+static bool seek_band(strips *s, int32_t first, int n_strips, route way)
 {
     const pen__jpeg_grid *grid = &s->marks->grid;
-    int32_t from = s->first_column / grid->step, to = div_up(s->end_column, grid->step);
-    pen__jpeg_mark ends[BAND], arrived;
     for (int i = 0; i < n_strips; i++) {
         int32_t at = (first + i) * grid->per_row;
-        pen__jpeg_mark start = pen__jpeg_marks_get(s->marks, at + from);
-        ends[i] = pen__jpeg_marks_get(s->marks, at + to);
-        int64_t n_mcus = (int64_t)(first + i) * s->n_columns + from * grid->step;
-        if (!pen__jpeg_scan_seek(&s->scans[i], &start, n_mcus, bytes_between(&start, &ends[i])))
+        pen__jpeg_mark start = pen__jpeg_marks_get(s->marks, at + way.start);
+        pen__jpeg_mark end =
+            pen__jpeg_marks_get(s->marks, at + div_up(s->end_column, grid->step));
+        int64_t n_mcus = (int64_t)(first + i) * s->n_columns + way.start * grid->step;
+        if (!pen__jpeg_scan_seek(&s->scans[i], &start, n_mcus, bytes_between(&start, &end)))
             return false;
     }
-    int32_t group = BATCH / s->scans[0].n_blocks, column = s->first_column;
-    if (!skip_band_mcus(s, n_strips, column - from * grid->step))
+    return true;
+}
+
+static bool check_band(strips *s, int32_t first, int n_strips, route way)
+{
+    for (int i = 0; i < n_strips; i++) {
+        int32_t at = (first + i) * s->marks->grid.per_row;
+        pen__jpeg_mark due = pen__jpeg_marks_get(s->marks, at + way.check), here;
+        if (!pen__jpeg_scan_tell(&s->scans[i], &here) || !is_same_mark(&here, &due))
+            return false;
+    }
+    return true;
+}
+
+/* The window's part of strips `first` and on. */
+static bool decode_band(strips *s, int32_t first, int n_strips)
+{
+    int32_t step = s->marks->grid.step, group = BATCH / s->scans[0].n_blocks;
+    int32_t column = s->first_column, end = s->end_column;
+    route way = plan_route(s);
+    int32_t check = way.check * step < s->n_columns ? way.check * step : s->n_columns;
+    if (!seek_band(s, first, n_strips, way) ||
+        !skip_band_mcus(s, n_strips, column - way.start * step))
         return false;
-    for (int32_t n; column < s->end_column; column += n) {
-        n = group < s->end_column - column ? group : s->end_column - column;
+    for (int32_t n; column < end; column += n) {
+        int32_t stop = column < check && check < end ? check : end;
+        n = group < stop - column ? group : stop - column;
         if (!decode_band_mcus(s, n_strips, column, n))
             return false;
-    }
-    int32_t end = to * grid->step < s->n_columns ? to * grid->step : s->n_columns;
-    if (!skip_band_mcus(s, n_strips, end - column))
-        return false;
-    for (int i = 0; i < n_strips; i++)
-        if (!pen__jpeg_scan_tell(&s->scans[i], &arrived) || !is_same_mark(&arrived, &ends[i]))
+        if (column + n == check && !check_band(s, first, n_strips, way))
             return false;
-    return true;
+    }
+    if (check <= end)
+        return pen__jpeg_scan_is_sound(&s->scans[0]) &&
+               pen__jpeg_scan_is_sound(&s->scans[n_strips - 1]);
+    return skip_band_mcus(s, n_strips, check - end) && check_band(s, first, n_strips, way);
 }
 
 /* --- samples to pixels --- */
@@ -476,14 +512,12 @@ static int decode_known(strips *s, int32_t first, int32_t end)
 static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
 {
     int32_t i = s->marks->n_rows;
-    if (i > 0) {
-        pen__jpeg_mark mark = pen__jpeg_marks_get(s->marks, i * s->marks->grid.per_row);
-        if (!pen__jpeg_scan_seek(&s->scans[0], &mark, (int64_t)i * s->n_columns,
-                                 PEN__JPEG_CHUNK_BYTES))
-            return PEN__JPEG_DECLINED;
-    } else if (s->gathers && !gather(s)) {
+    pen__jpeg_mark mark = i > 0 ? pen__jpeg_marks_get(s->marks, i * s->marks->grid.per_row)
+                                : pen__jpeg_first_mark(&s->frame);
+    if (!pen__jpeg_scan_seek(&s->scans[0], &mark, (int64_t)i * s->n_columns,
+                             PEN__JPEG_CHUNK_BYTES) ||
+        (i == 0 && s->gathers && !gather(s)))
         return PEN__JPEG_DECLINED;
-    }
     for (; i < n; i++) {
         if (pen__job_cancelled(s->job))
             return pen__fail(s->job->err, PEN_ECANCELED, -1, "JPEG: cancelled");
@@ -525,10 +559,11 @@ static bool is_ours(strips *s)
 
 static bool start_scans(strips *s, pen__jpeg_tables *tables)
 {
-    for (int i = 0; i < BAND; i++)
-        if (!pen__jpeg_scan_start(&s->scans[i], &s->frame, tables, s->job->src, s->job->len,
-                                  s->chunks[i]))
-            return false;
+    if (!pen__jpeg_scan_start(&s->scans[0], &s->frame, tables, s->job->src, s->job->len,
+                              s->chunks[0]))
+        return false;
+    s->scans[1] = s->scans[0];
+    s->scans[1].chunk = s->chunks[1];
     return true;
 }
 

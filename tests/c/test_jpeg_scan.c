@@ -29,9 +29,12 @@ typedef struct bench {
 
 static bool start(bench *b, file f)
 {
-    return pen__jpeg_frame_read(&b->frame, f.data, f.len) &&
-           pen__jpeg_scan_start(&b->scan, &b->frame, &b->tables, f.data, f.len, b->chunk) &&
-           pen__jpeg_scan_start(&b->other, &b->frame, &b->tables, f.data, f.len, b->other_chunk);
+    if (!pen__jpeg_frame_read(&b->frame, f.data, f.len) ||
+        !pen__jpeg_scan_start(&b->scan, &b->frame, &b->tables, f.data, f.len, b->chunk) ||
+        !pen__jpeg_scan_start(&b->other, &b->frame, &b->tables, f.data, f.len, b->other_chunk))
+        return false;
+    const pen__jpeg_mark first = pen__jpeg_first_mark(&b->frame);
+    return pen__jpeg_scan_seek(&b->scan, &first, 0, PEN__JPEG_CHUNK_BYTES);
 }
 
 static int mcus_in_row(const bench *b)
