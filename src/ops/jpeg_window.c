@@ -30,7 +30,7 @@
 
 enum {
     ROW_MARGIN = 64, /* before column 0: for the sample to its left, and alignment */
-    BATCH = 24,      /* blocks of a scan between parsing and transforming: whole MCUs */
+    BATCH = 96,      /* blocks of a scan between parsing and transforming: whole MCUs */
     GROUP_ROWS = 4,  /* of pixels, for a sink */
     BAND = 2,        /* strips decoded at once */
 };
