@@ -2,6 +2,7 @@
  * a file, same verdict where it does not. */
 #include "decoding.h"
 
+#include "base/digest.h"
 #include "base/mem.h"
 
 #define COLOUR(name_, s, ...)                                                                   \
@@ -413,6 +414,39 @@ static void entries_that_do_not_fit_are_not_used(void **state)
     }
 }
 
+/* Whoever can write the file of entries can put their checksums right, too.  Then marks may be
+ * believed that lead elsewhere, but only inside the buffers, and a good file stays good. */
+static void forged_entries_do_no_harm(void **state)
+{
+    enum { W = 160, H = 120, N_PIXELS = W * H * 3 };
+    pair *p = *state;
+    uint64_t dice = 9;
+    uint8_t *px = malloc(N_PIXELS + 8);
+    for (int k = 0; k < N_OURS; k++) {
+        file f = marked_file(&ours[k], W, H, 4);
+        file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, W, H});
+        for (int i = 0; i < 150; i++) {
+            file bad = copy_of(entry.data, entry.len);
+            for (int n = roll_between(&dice, 1, 4); n > 0; n--) {
+                size_t at = 8 + roll(&dice) % (bad.len - 8);
+                bad.data[at] = (uint8_t)(i % 2 ? roll(&dice) : bad.data[at] + 1U);
+            }
+            uint64_t check = pen__hash64(bad.data + 8, bad.len - 8);
+            memcpy(bad.data, &check, sizeof check);
+            pen__rect window = i % 5 ? random_window(&dice, W, H) : (pen__rect){0, 0, W, H};
+            memset(px, 0xA5, N_PIXELS + 8);
+            size_t end = (size_t)window.w * (size_t)window.h * (size_t)ours[k].channels;
+            pen__decoder_give_marks(p->own, bad.data, bad.len);
+            assert_int_equal(decode_into(p->own, f, window, px, NULL), 0);
+            for (size_t j = end; j < end + 8; j++)
+                assert_int_equal(px[j], 0xA5);
+            free(bad.data);
+        }
+        free(entry.data), free(f.data);
+    }
+    free(px);
+}
+
 /* --- memory --- */
 
 static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
@@ -453,6 +487,7 @@ int main(void)
         cmocka_unit_test(windows_with_marks_are_exact),
         cmocka_unit_test(entries_grow_with_the_windows),
         cmocka_unit_test(entries_that_do_not_fit_are_not_used),
+        cmocka_unit_test(forged_entries_do_no_harm),
         cmocka_unit_test(a_failing_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(the_second_image_of_a_size_allocates_nothing),
     };
