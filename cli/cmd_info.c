@@ -271,8 +271,8 @@ static void print_json(const info *t, const char *spec, const pen_dataset *ds,
            (long long)t->n_checked, (long long)t->n_failed);
     int64_t n_samples, n_bytes;
     pen_dataset_jpeg_index(ds, &n_samples, &n_bytes);
-    printf(",\"jpeg_index\":{\"samples\":%lld,\"bytes\":%lld},\"formats\":{",
-           (long long)n_samples, (long long)n_bytes);
+    printf(",\"jpeg_index\":{\"samples\":%lld,\"bytes\":%lld},\"formats\":{", (long long)n_samples,
+           (long long)n_bytes);
     for (int f = PEN_FORMAT_JPEG; f < PEN_FORMAT_COUNT; f++)
         printf("%s\"%s\":%lld", f > PEN_FORMAT_JPEG ? "," : "", pen_format_name((pen_format)f),
                (long long)t->by_format[f]);

@@ -76,7 +76,8 @@ typedef enum pen_field {
 
 typedef struct pen_dataset_opts {
     size_t struct_size;    /* set by pen_dataset_opts_init */
-    const char *cache_dir; /* indexes of tars and JPEG files; NULL: $PENSTOCK_CACHE, $XDG_CACHE_HOME/penstock,
+    const char *cache_dir; /* indexes of tars and JPEG files; NULL: $PENSTOCK_CACHE,
+                              $XDG_CACHE_HOME/penstock,
                               ~/.cache/penstock */
     bool use_cache;        /* default true; false neither reads nor writes it */
     bool allow_outside;    /* manifest: permit absolute paths and ".." (default false) */

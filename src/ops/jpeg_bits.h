@@ -64,7 +64,8 @@ ALWAYS_INLINE int peek_value(const pen__jpeg_bits *in, int n, int size)
 
 /* --- blocks --- */
 
-static __attribute__((noinline, unused)) int long_symbol(const pen__jpeg_long_codes *codes, int peek)
+static __attribute__((noinline, unused)) int long_symbol(const pen__jpeg_long_codes *codes,
+                                                         int peek)
 {
     return pen__jpeg_long_symbol(codes, peek);
 }

@@ -55,7 +55,7 @@ typedef struct pen__jpeg_scan {
     size_t chunk_bytes;    /* to be filled next time */
     const uint8_t *anchor; /* in the chunk: a place whose offset in the file is known, */
     size_t anchor_at;      /* and the offset */
-    bool is_at_marker; /* the chunk's data are the last before src[at], a marker */
+    bool is_at_marker;     /* the chunk's data are the last before src[at], a marker */
     bool has_bmi2;
 } pen__jpeg_scan;
 

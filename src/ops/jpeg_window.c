@@ -369,8 +369,7 @@ static bool seek_band(strips *s, int32_t first, int n_strips, route way)
     for (int i = 0; i < n_strips; i++) {
         int32_t at = (first + i) * grid->per_row;
         pen__jpeg_mark start = pen__jpeg_marks_get(s->marks, at + way.start);
-        pen__jpeg_mark end =
-            pen__jpeg_marks_get(s->marks, at + div_up(s->end_column, grid->step));
+        pen__jpeg_mark end = pen__jpeg_marks_get(s->marks, at + div_up(s->end_column, grid->step));
         int64_t n_mcus = (int64_t)(first + i) * s->n_columns + way.start * grid->step;
         if (!pen__jpeg_scan_seek(&s->scans[i], &start, n_mcus, bytes_between(&start, &end)))
             return false;
@@ -578,7 +577,8 @@ static int decode_marked(strips *s, pen__jpeg_window *own, bool uses_marks)
     int32_t n_rows = s->marks->n_rows;
     bool was_complete = s->marks->is_complete;
     int rc = start_scans(s, &own->tables) ? decode_strips(s) : PEN__JPEG_DECLINED;
-    if (rc == 0 && own->gathers && (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))
+    if (rc == 0 && own->gathers &&
+        (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))
         own->n_found = pen__jpeg_marks_seal(s->marks, job->src, job->len);
     own->counts.n_indexed += rc == 0 && n_rows > 0;
     return rc;

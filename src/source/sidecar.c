@@ -33,7 +33,7 @@ enum {
     FILE_BITS = 4,
     OFFSET_BITS = 40,
     LENGTH_BITS = 20,
-    FRESH = 1,    /* the file without a name; 0 is none at all */
+    FRESH = 1, /* the file without a name; 0 is none at all */
     MAX_FILES = 1 << FILE_BITS,
     WORTH_SAVING = 8, /* one new block among so many */
     LOCK_TRIES = 500, /* ten milliseconds each */
@@ -97,7 +97,7 @@ static size_t read_place(const pen__sidecar *s, uint64_t place, void *dst, size_
     if (len == 0 || len > cap)
         return 0;
     return pen__pread_full(s->fds[file_of(place)], dst, len, offset_of(place)) == (int64_t)len ? len
-                                                                                            : 0;
+                                                                                               : 0;
 }
 
 /* --- files --- */
@@ -328,8 +328,8 @@ static int lock_file(const char *path)
 {
     char name[PATH_MAX];
     int n = snprintf(name, sizeof name, "%s.lock", path);
-    int fd = n > 0 && n < PATH_MAX ? open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644)
-                                   : -1;
+    int fd =
+        n > 0 && n < PATH_MAX ? open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644) : -1;
     for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
         if (i == LOCK_TRIES) {
             close(fd);
@@ -345,9 +345,8 @@ static void adopt_saved(pen__sidecar *s)
 {
     file_header h;
     int fd;
-    uint64_t *table = s->n_files < MAX_FILES
-                          ? load_table(s->path, s->dataset, s->n_samples, &fd, &h)
-                          : NULL;
+    uint64_t *table =
+        s->n_files < MAX_FILES ? load_table(s->path, s->dataset, s->n_samples, &fd, &h) : NULL;
     if (table)
         adopt(s, fd, table);
     pen__free(table);
@@ -395,9 +394,8 @@ pen__sidecar_size pen__sidecar_look(const pen_dataset *ds)
     char path[PATH_MAX];
     file_header h;
     int fd;
-    uint64_t *table = set_path(path, ds)
-                          ? load_table(path, ds->hash, pen_dataset_count(ds), &fd, &h)
-                          : NULL;
+    uint64_t *table =
+        set_path(path, ds) ? load_table(path, ds->hash, pen_dataset_count(ds), &fd, &h) : NULL;
     if (!table)
         return (pen__sidecar_size){0};
     pen__free(table);

@@ -377,9 +377,8 @@ static void entries_grow_with_the_windows(void **state)
             entry = more;
             len = entry.len;
             for (int end = y - 20; end < H; end += 13)
-                assert_true(
-                    check_with_marks(p, f, entry, (pen__rect){11, end / 2, 90, end - end / 2 + 1},
-                                     ours[k].name));
+                assert_true(check_with_marks(
+                    p, f, entry, (pen__rect){11, end / 2, 90, end - end / 2 + 1}, ours[k].name));
         }
         file nothing = gather(p->own, f, entry, (pen__rect){0, 0, W, H});
         assert_int_equal(nothing.len, 0);
