@@ -273,6 +273,20 @@ static void run_upsample(bench *b)
     }
 }
 
+static void run_upsample_h2v1(bench *b)
+{
+    for (int y = 0; y < SIDE; y++)
+        pen__jpeg_kernels_get()->upsample_h2v1(b->src + 64 + 4 * SIDE * y, b->dst, SIDE / 2);
+}
+
+static void run_upsample_h1v2(bench *b)
+{
+    for (int y = 0; y < SIDE; y++) {
+        const uint8_t *near = b->src + 64 + 4 * SIDE * y;
+        pen__jpeg_kernels_get()->upsample_h1v2(near, near + SIDE, b->dst, SIDE, 1 + y % 2);
+    }
+}
+
 static void run_ycc(bench *b)
 {
     for (int y = 0; y < SIDE; y++) {
@@ -309,6 +323,8 @@ static const job jobs[] = {
     {"jpeg idct", NULL, run_idct, OUT, 3 * OUT},
     {"jpeg idct, low frequencies", NULL, run_idct_low, OUT, 3 * OUT},
     {"jpeg upsample h2v2", NULL, run_upsample, OUT, 2 * OUT},
+    {"jpeg upsample h2v1", NULL, run_upsample_h2v1, OUT, 2 * OUT},
+    {"jpeg upsample h1v2", NULL, run_upsample_h1v2, OUT, 3 * OUT},
     {"jpeg ycc to rgb", NULL, run_ycc, OUT, 6 * OUT},
     {"to grey", NULL, run_grey, OUT, 4 * OUT},
     {"tensor float32 nchw", set_tensor_f32, run_tensor, OUT, 15 * OUT},

@@ -127,10 +127,12 @@ static void print_json(const bench *b, const char *spec, const cli_open *open, c
     for (long long e = 0; e < b->n_epochs; e++)
         printf("%s%.1f", e ? "," : "", rates[e]);
     printf("],\"first_batch_ms\":%.1f,\"bytes_read\":%lld,\"read_ns\":%lld,\"decode_ns\":%lld,"
-           "\"augment_ns\":%lld,\"tensor_ns\":%lld,\"budget_peak\":%lld}\n",
+           "\"augment_ns\":%lld,\"tensor_ns\":%lld,\"budget_peak\":%lld,\"jpeg_indexed\":%lld,"
+           "\"jpeg_plain\":%lld,\"jpeg_library\":%lld}\n",
            (double)s->first_batch_ns / 1e6, (long long)s->bytes_read, (long long)s->read_ns,
            (long long)s->decode_ns, (long long)s->augment_ns, (long long)s->tensor_ns,
-           (long long)s->budget_peak);
+           (long long)s->budget_peak, (long long)s->jpeg_indexed, (long long)s->jpeg_plain,
+           (long long)s->jpeg_library);
 }
 
 static int run(const bench *b, const char *spec)

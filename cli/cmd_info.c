@@ -224,6 +224,21 @@ static void print_checked(const info *t, const pen_dataset *ds)
         printf("  fails    ... and %lld more\n", (long long)(t->n_failed - MAX_FAULTS));
 }
 
+/* What loaders have found out about JPEG files so far. */
+static void print_jpeg_index(const pen_dataset *ds)
+{
+    char a[32];
+    int64_t n_samples, n_bytes;
+    pen_dataset_jpeg_index(ds, &n_samples, &n_bytes);
+    if (n_samples == 0)
+        printf("jpeg index none yet: the first epoch writes it\n");
+    else
+        printf("jpeg index %lld samples (%.0f %%), %s, %.1f %% of the dataset\n",
+               (long long)n_samples, 100.0 * (double)n_samples / (double)pen_dataset_count(ds),
+               cli_bytes(a, (double)n_bytes),
+               100.0 * (double)n_bytes / (double)pen_dataset_bytes(ds));
+}
+
 static void print_text(const info *t, const char *spec, const pen_dataset *ds,
                        const int64_t sizes[3])
 {
@@ -238,6 +253,7 @@ static void print_text(const info *t, const char *spec, const pen_dataset *ds,
     printf("identity   %s\n", pen_dataset_hash(ds));
     printf("index      %.0f bytes a sample beside its name\n",
            (double)pen_dataset_index_bytes(ds) / (double)n);
+    print_jpeg_index(ds);
     print_checked(t, ds);
     print_classes(t, ds);
 }
@@ -253,7 +269,10 @@ static void print_json(const info *t, const char *spec, const pen_dataset *ds,
            (long long)pen_dataset_bytes(ds), (long long)sizes[0], (long long)sizes[1],
            (long long)sizes[2], pen_dataset_hash(ds), (long long)pen_dataset_class_count(ds),
            (long long)t->n_checked, (long long)t->n_failed);
-    printf(",\"formats\":{");
+    int64_t n_samples, n_bytes;
+    pen_dataset_jpeg_index(ds, &n_samples, &n_bytes);
+    printf(",\"jpeg_index\":{\"samples\":%lld,\"bytes\":%lld},\"formats\":{", (long long)n_samples,
+           (long long)n_bytes);
     for (int f = PEN_FORMAT_JPEG; f < PEN_FORMAT_COUNT; f++)
         printf("%s\"%s\":%lld", f > PEN_FORMAT_JPEG ? "," : "", pen_format_name((pen_format)f),
                (long long)t->by_format[f]);

@@ -76,7 +76,8 @@ typedef enum pen_field {
 
 typedef struct pen_dataset_opts {
     size_t struct_size;    /* set by pen_dataset_opts_init */
-    const char *cache_dir; /* tar indexes; NULL: $PENSTOCK_CACHE, $XDG_CACHE_HOME/penstock,
+    const char *cache_dir; /* indexes of tars and JPEG files; NULL: $PENSTOCK_CACHE,
+                              $XDG_CACHE_HOME/penstock,
                               ~/.cache/penstock */
     bool use_cache;        /* default true; false neither reads nor writes it */
     bool allow_outside;    /* manifest: permit absolute paths and ".." (default false) */
@@ -106,6 +107,10 @@ PEN_API int pen_dataset_from_list(pen_dataset **out, const char *root, const cha
 PEN_API pen_dataset *pen_dataset_ref(pen_dataset *ds);
 /* Drops one reference; NULL is legal. */
 PEN_API void pen_dataset_unref(pen_dataset *ds);
+
+/* The index of JPEG files that loaders have written for this dataset so far: samples in it and its
+ * bytes, 0 and 0 if there is none. */
+PEN_API void pen_dataset_jpeg_index(const pen_dataset *ds, int64_t *n_samples, int64_t *n_bytes);
 
 PEN_API pen_source_kind pen_dataset_kind(const pen_dataset *ds);
 /* "folder", "tar", "manifest", "list". */

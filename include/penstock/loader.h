@@ -66,6 +66,10 @@ typedef struct pen_loader_opts {
     const pen_mix *mixes;    /* one of them is done to each batch; copied */
     int32_t n_mixes;         /* default 0: none, and labels stay numbers */
     int32_t num_classes;     /* of mixed labels; every label must be below */
+    int32_t use_index; /* default 1: keep in the cache directory where parts of JPEG files begin,
+                          which makes later epochs quicker and changes no pixel.  0: do not.
+                          PENSTOCK_INDEX=off in the environment does the same */
+    int64_t index_max_bytes; /* of that file; 0: 4 % of the dataset, at most 4 GiB */
 } pen_loader_opts;
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);
@@ -147,6 +151,9 @@ typedef struct pen_loader_stats {
     int64_t first_batch_ns; /* how long the caller waited for its first batch */
     int64_t budget_bytes, budget_used, budget_peak;
     int32_t workers, ready;
+    /* JPEG decodes: by our own code with the index, without it, and by libjpeg */
+    int64_t jpeg_indexed, jpeg_plain, jpeg_library;
+    int64_t index_samples, index_bytes; /* samples with an entry, and what entries take on disk */
 } pen_loader_stats;
 PEN_API void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out);
 

@@ -36,6 +36,7 @@ static const py_field opts_fields[] = {
     {"workers", PY_FIELD_INT32, offsetof(pen_loader_opts, workers), 1},
     {"ready_batches", PY_FIELD_INT32, offsetof(pen_loader_opts, ready_batches), 1},
     {"memory_budget", PY_FIELD_INT64, offsetof(pen_loader_opts, memory_budget), 1},
+    {"use_index", PY_FIELD_INT32, offsetof(pen_loader_opts, use_index), 1},
     {0},
 };
 
@@ -384,6 +385,11 @@ static const py_field stats_fields[] = {
     COUNTER(budget_bytes),
     COUNTER(budget_used),
     COUNTER(budget_peak),
+    COUNTER(jpeg_indexed),
+    COUNTER(jpeg_plain),
+    COUNTER(jpeg_library),
+    COUNTER(index_samples),
+    COUNTER(index_bytes),
     {"workers", PY_FIELD_INT32, offsetof(pen_loader_stats, workers), 1},
     {"ready", PY_FIELD_INT32, offsetof(pen_loader_stats, ready), 1},
     {0},

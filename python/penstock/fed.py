@@ -55,6 +55,7 @@ class FedLoader(Engine):
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
+        index: bool = True,
     ) -> None:
         options = common_options(
             batch_size,
@@ -66,6 +67,7 @@ class FedLoader(Engine):
             max_bad,
             memory_budget,
             prefetch,
+            index,
         )
         options["order"] = FED
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)

@@ -53,6 +53,7 @@ class Options(TypedDict, total=False):
     dtype: DType | None
     layout: Layout
     cache_dir: Path | None
+    index: bool
 
 
 class Engine:
@@ -110,7 +111,8 @@ class Loader(Engine):
     prefetch       batches under way or ready
     dtype          of the images; by default float32 after ToTensor, else uint8
     layout         "NCHW" or "NHWC"
-    cache_dir      where indexes of tars are kept (see the guide for the default)
+    cache_dir      where indexes of tars and JPEG files are kept (see the guide for the default)
+    index          keep where parts of JPEG files begin, which makes later epochs quicker
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Loader(Engine):
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
+        index: bool = True,
     ) -> None:
         options = common_options(
             batch_size,
@@ -149,6 +152,7 @@ class Loader(Engine):
             max_bad,
             memory_budget,
             prefetch,
+            index,
         )
         options["order"] = _order_kind(order, shuffle)
         options["order_block"] = transforms.check_integer("block_size", block_size, 1, INT32_MAX)
@@ -303,6 +307,7 @@ def common_options(
     max_bad: int,
     memory_budget: int | str | None,
     prefetch: int,
+    index: bool,
 ) -> dict[str, int]:
     """What every loader takes; order and tail stay the defaults, for the caller to set."""
     check = transforms.check_integer
@@ -321,6 +326,7 @@ def common_options(
         "workers": _workers(num_workers),
         "ready_batches": check("prefetch", prefetch, 1, MAX_READY),
         "memory_budget": budget_bytes(memory_budget),
+        "use_index": int(bool(index)),
     }
 
 

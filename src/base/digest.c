@@ -11,3 +11,8 @@ void pen__digest(const void *data, size_t len, char out[PEN__DIGEST_TEXT])
     snprintf(out, PEN__DIGEST_TEXT, "%016llx%016llx", (unsigned long long)h.high64,
              (unsigned long long)h.low64);
 }
+
+uint64_t pen__hash64(const void *data, size_t len)
+{
+    return XXH3_64bits(data, len);
+}

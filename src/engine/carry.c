@@ -85,15 +85,50 @@ static int prepare(const pen__carry_env *env, pen__carrier *c, const pen_key *ke
     return rc;
 }
 
+static void set_counter(_Atomic int64_t *counter, int64_t value)
+{
+    atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
+static void count_jpegs(pen__carrier *c)
+{
+    pen__jpeg_counts n = pen__decoder_jpeg_counts(c->dec);
+    set_counter(&c->jpeg_indexed, n.n_indexed);
+    set_counter(&c->jpeg_plain, n.n_own - n.n_indexed);
+    set_counter(&c->jpeg_library, n.n_foreign + n.n_flawed);
+}
+
+/* Tell the decoder what is known of the file. */
+static void give_marks(const pen__carry_env *env, pen__carrier *c, int64_t id)
+{
+    if (!env->marks || c->info.format != PEN_FORMAT_JPEG)
+        return;
+    size_t n = pen__sidecar_get(env->marks, id, c->marks, sizeof c->marks);
+    pen__decoder_give_marks(c->dec, c->marks, n);
+}
+
+/* Keep what it has found out. */
+static void keep_marks(const pen__carry_env *env, pen__carrier *c, int64_t id)
+{
+    const void *entry;
+    size_t n = env->marks ? pen__decoder_take_marks(c->dec, &entry) : 0;
+    if (n > 0 && c->info.format == PEN_FORMAT_JPEG)
+        pen__sidecar_put(env->marks, id, entry, n);
+}
+
 static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, const uint8_t *src,
                size_t len, void *scratch, void *dst, pen_error *err)
 {
     pen__stage_ns times = {0};
+    give_marks(env, c, key->sample);
     int rc = pen__run(env->pipe, &c->plan, &c->info, c->params, key, c->dec, src, len, scratch, dst,
                       &times, err);
     pen__counter_add(&c->decode_ns, times.decode);
     pen__counter_add(&c->augment_ns, times.augment);
     pen__counter_add(&c->tensor_ns, times.tensor);
+    if (rc == 0)
+        keep_marks(env, c, key->sample);
+    count_jpegs(c);
     return rc;
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine/budget.h"
 #include "engine/run.h"
+#include "source/sidecar.h"
 
 /* What every carrier of a loader shares. */
 typedef struct pen__carry_env {
@@ -14,6 +15,7 @@ typedef struct pen__carry_env {
     pen_pipeline *pipe;
     pen__budget *budget;
     const atomic_bool *cancel;
+    pen__sidecar *marks; /* of JPEG files, or NULL */
 } pen__carry_env;
 
 /* One thread's tools.  Counters have one writer and any number of readers. */
@@ -21,9 +23,11 @@ typedef struct pen__carrier {
     pen__decoder *dec;
     _Atomic int64_t bytes_read;
     _Atomic int64_t read_ns, decode_ns, augment_ns, tensor_ns, idle_ns;
+    _Atomic int64_t jpeg_indexed, jpeg_plain, jpeg_library;
     pen_image_info info;
     pen_params params[PEN_PIPELINE_MAX_OPS];
     pen__plan plan;
+    uint8_t marks[PEN__DECODE_MARKS_MAX];
 } pen__carrier;
 
 int pen__carrier_init(pen__carrier *carrier, const atomic_bool *cancel);

@@ -88,6 +88,8 @@ static void advance(pen_loader *loader, const pen_batch *batch)
         loader->batch = 0;
         loader->epoch++;
         loader->end_pending = true;
+        if (loader->marks)
+            pen__sidecar_save(loader->marks);
     }
 }
 
@@ -147,6 +149,8 @@ static int look_ahead(pen_loader *loader, pen_error *err)
                          "next batch");
     loader->epoch++;
     loader->batch = 0;
+    if (loader->marks)
+        pen__sidecar_save(loader->marks);
     return PEN_END;
 }
 

@@ -11,6 +11,7 @@
 #include <penstock/version.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ void pen_loader_opts_init(pen_loader_opts *opts)
     opts->max_bad = 1000;
     opts->workers = -1;
     opts->ready_batches = 3;
+    opts->use_index = 1;
 }
 
 /* Callers built against an older header pass a shorter struct. */
@@ -70,8 +72,8 @@ static const char *check(const pen_loader_opts *o)
         return "workers must be -1 (one a core) to 256";
     if (o->ready_batches < 1 || o->ready_batches > MAX_READY)
         return "ready batches must be 1 to 1024";
-    if (o->max_bad < 0 || o->memory_budget < 0)
-        return "max_bad and memory_budget must not be negative";
+    if (o->max_bad < 0 || o->memory_budget < 0 || o->index_max_bytes < 0)
+        return "max_bad, memory_budget and index_max_bytes must not be negative";
     return NULL;
 }
 
@@ -96,7 +98,8 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *dec
     *decoder_keep = loader->opts.memory_budget / KEEP_SHARE / n;
     if (*decoder_keep > (int64_t)PEN__DECODER_KEEPS)
         *decoder_keep = (int64_t)PEN__DECODER_KEEPS;
-    *sample_bytes = loader->opts.memory_budget - loader->max_slabs * slab - n * *decoder_keep;
+    *sample_bytes = loader->opts.memory_budget - loader->max_slabs * slab - n * *decoder_keep -
+                    (loader->marks ? pen__sidecar_memory(loader->ds) : 0);
     if (*sample_bytes <= 0)
         return pen__fail(err, PEN_EINVAL, -1,
                          "memory budget of %.1f MB: one batch takes %.1f MB, and samples need room",
@@ -104,9 +107,26 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *dec
     return 0;
 }
 
+/* Begin or go on with the index of JPEG files, if it is wanted and its table is a small part of
+ * the budget. */
+static void open_index(pen_loader *loader)
+{
+    enum { SHARE = 25, BUDGET_SHARE = 16 };
+    const int64_t at_most = INT64_C(4) << 30;
+    const char *wish = getenv("PENSTOCK_INDEX");
+    const pen_loader_opts *o = &loader->opts;
+    if (!o->use_index || (wish && strcmp(wish, "off") == 0) ||
+        pen__sidecar_memory(loader->ds) > o->memory_budget / BUDGET_SHARE)
+        return;
+    int64_t share = pen_dataset_bytes(loader->ds) / SHARE;
+    int64_t max_bytes = o->index_max_bytes ? o->index_max_bytes : share < at_most ? share : at_most;
+    loader->marks = pen__sidecar_open(loader->ds, max_bytes);
+}
+
 static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
 {
     int64_t sample_bytes = 0, decoder_keep = 0;
+    open_index(loader);
     int rc = divide_budget(loader, &sample_bytes, &decoder_keep, err);
     if (rc == 0)
         rc = pen__ledger_open(&loader->ledger, ledger_path, err);
@@ -234,6 +254,9 @@ void pen_loader_free(pen_loader *loader)
     for (int i = 0; i < loader->n_carriers; i++)
         pen__carrier_fini(&loader->carriers[i]);
     pen__free(loader->carriers);
+    if (loader->marks)
+        pen__sidecar_save(loader->marks);
+    pen__sidecar_free(loader->marks);
     pen__slab_pool_release(loader->slabs);
     pen__budget_free(loader->budget);
     pen__ledger_close(&loader->ledger);
@@ -417,6 +440,14 @@ void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
         out->augment_ns += atomic_load(&c->augment_ns);
         out->tensor_ns += atomic_load(&c->tensor_ns);
         out->idle_ns += atomic_load(&c->idle_ns);
+        out->jpeg_indexed += atomic_load(&c->jpeg_indexed);
+        out->jpeg_plain += atomic_load(&c->jpeg_plain);
+        out->jpeg_library += atomic_load(&c->jpeg_library);
+    }
+    if (loader->marks) {
+        pen__sidecar_size size = pen__sidecar_size_of(loader->marks);
+        out->index_samples = size.n_blocks;
+        out->index_bytes = size.bytes;
     }
     out->budget_bytes = loader->opts.memory_budget;
     out->workers = loader->pool ? pen__pool_size(loader->pool) : loader->opts.workers;

@@ -41,6 +41,7 @@ struct pen_loader {
     pen__window *window;
     pen__pool *pool; /* NULL until the first next, or inline */
     pen__carrier *carriers;
+    pen__sidecar *marks; /* NULL: JPEG files are not indexed */
 
     int64_t base_epoch, base_batch; /* what job 0 of the window is */
 

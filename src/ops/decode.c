@@ -106,6 +106,16 @@ pen__jpeg_counts pen__decoder_jpeg_counts(const pen__decoder *dec)
     return pen__jpeg_counts_of(dec->jpeg);
 }
 
+void pen__decoder_give_marks(pen__decoder *dec, const void *entry, size_t len)
+{
+    pen__jpeg_give_marks(dec->jpeg, entry, len);
+}
+
+size_t pen__decoder_take_marks(const pen__decoder *dec, const void **entry)
+{
+    return pen__jpeg_take_marks(dec->jpeg, entry);
+}
+
 void pen__decoder_set_keep(pen__decoder *dec, size_t n_bytes)
 {
     pen__jpeg_set_keep(dec->jpeg, n_bytes);

@@ -43,11 +43,22 @@ void pen__decoder_set_keep(pen__decoder *dec, size_t n_bytes);
 /* Which way JPEG files went so far. */
 typedef struct pen__jpeg_counts {
     int64_t n_own;     /* decoded by our own code (jpeg_window.c) */
+    int64_t n_indexed; /* of those, with marks that were given */
     int64_t n_foreign; /* left to libjpeg because of their headers: unusual files */
     int64_t n_flawed;  /* tried, and left to libjpeg because something was not in order */
 } pen__jpeg_counts;
 
 pen__jpeg_counts pen__decoder_jpeg_counts(const pen__decoder *dec);
+
+/* Marks: an entry that says where parts of a JPEG file begin (jpeg_marks.h), which makes the
+ * next decode of any of its windows quicker.  Before a decode, tell what is known of the
+ * file; NULL and 0 if that is nothing.  It holds for the next decode only.  Without this
+ * call none are gathered.  Pixels are the same whatever the entry says. */
+void pen__decoder_give_marks(pen__decoder *dec, const void *entry, size_t len);
+/* What the last decode found out beyond what it was given: *entry, the decoder's until its next
+ * decode.  Returns the length, 0 if there is nothing new. */
+size_t pen__decoder_take_marks(const pen__decoder *dec, const void **entry);
+enum { PEN__DECODE_MARKS_MAX = 32 << 10 }; /* bytes of an entry */
 
 /* Tests and measurements: false sends every JPEG file through libjpeg.  Results are the
  * same.  A decoder starts with true, unless PENSTOCK_JPEG=libjpeg is in the environment. */

@@ -50,6 +50,8 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job);
 void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes);
 void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own);
 pen__jpeg_counts pen__jpeg_counts_of(const pen__jpeg *jpeg);
+void pen__jpeg_give_marks(pen__jpeg *jpeg, const void *entry, size_t len);
+size_t pen__jpeg_take_marks(const pen__jpeg *jpeg, const void **entry);
 
 /* decode_png.c */
 int pen__png_probe(const uint8_t *src, size_t len, pen_image_info *info, pen_error *err);

@@ -259,6 +259,22 @@ pen__jpeg_counts pen__jpeg_counts_of(const pen__jpeg *jpeg)
     return jpeg->own.counts;
 }
 
+_Static_assert((int)PEN__DECODE_MARKS_MAX == PEN__JPEG_MARKS_MAX, "two names of one limit");
+
+void pen__jpeg_give_marks(pen__jpeg *jpeg, const void *entry, size_t len)
+{
+    jpeg->own.known = entry;
+    jpeg->own.n_known = len;
+    jpeg->own.gathers = true;
+    jpeg->own.n_found = 0;
+}
+
+size_t pen__jpeg_take_marks(const pen__jpeg *jpeg, const void **entry)
+{
+    *entry = jpeg->own.marks.bytes;
+    return jpeg->own.n_found;
+}
+
 /* Ready for the next image.  Tables do not survive: a file that leaves out its own
  * must not inherit those of the file before. */
 static void forget_image(pen__jpeg *jpeg)
@@ -455,6 +471,8 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
     int rc = PEN__JPEG_DECLINED;
     if (jpeg->use_own)
         rc = pen__jpeg_window_decode(&jpeg->own, job, jpeg->memory.block);
+    jpeg->own.n_known = 0;
+    jpeg->own.gathers = false;
     if (rc == PEN__JPEG_DECLINED)
         return decode_by_library(jpeg, job);
     pen__jpeg_memory_reset(&jpeg->memory, jpeg->keep);

@@ -29,8 +29,6 @@ typedef struct pen__jpeg_mark {
     size_t at;  /* offset of the byte in the file */
     int n_bits; /* of that byte that are taken already */
     int32_t dc[PEN__JPEG_MAX_COMPONENTS];
-    int mcus_to_restart; /* 0 without restart intervals */
-    int next_restart;    /* 0 to 7 */
 } pen__jpeg_mark;
 
 /* Bits come from the chunk, in which the file's bytes lie without their stuffing.
@@ -54,16 +52,31 @@ typedef struct pen__jpeg_scan {
     const uint8_t *src;
     size_t len, at; /* the file, and where unstuffing goes on */
     uint8_t *chunk, *end;
-    bool is_at_marker; /* the chunk's data are the last before src[at], a marker */
+    size_t chunk_bytes;    /* to be filled next time */
+    const uint8_t *anchor; /* in the chunk: a place whose offset in the file is known, */
+    size_t anchor_at;      /* and the offset */
+    bool is_at_marker;     /* the chunk's data are the last before src[at], a marker */
     bool has_bmi2;
 } pen__jpeg_scan;
 
-/* Begin at `mark`, or at the first MCU where it is NULL.  `chunk` has room for
- * PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK bytes.  False also when a code
- * is not a proper one. */
+/* Make ready for seeking.  `chunk` has room for PEN__JPEG_CHUNK_BYTES +
+ * PEN__JPEG_CHUNK_SLACK bytes.  False when a code is not a proper one. */
 bool pen__jpeg_scan_start(pen__jpeg_scan *scan, const pen__jpeg_frame *frame,
-                          pen__jpeg_tables *tables, const uint8_t *src, size_t len, uint8_t *chunk,
-                          const pen__jpeg_mark *mark);
+                          pen__jpeg_tables *tables, const uint8_t *src, size_t len, uint8_t *chunk);
+
+/* The first MCU's. */
+static inline pen__jpeg_mark pen__jpeg_first_mark(const pen__jpeg_frame *frame)
+{
+    return (pen__jpeg_mark){.at = frame->scan_at};
+}
+
+/* Go on at `mark`, the beginning of MCU number n_mcus; about n_bytes of the file will be
+ * wanted from there.  A wrong mark gives wrong coefficients or false, and no harm. */
+bool pen__jpeg_scan_seek(pen__jpeg_scan *scan, const pen__jpeg_mark *mark, int64_t n_mcus,
+                         size_t n_bytes);
+/* Where the next MCU begins, before the restart marker if one is due.  False if the data have
+ * run out. */
+bool pen__jpeg_scan_tell(pen__jpeg_scan *scan, pen__jpeg_mark *mark);
 
 /* The next MCU: scan->n_blocks blocks of 64 coefficients in natural order, and for each
  * the number of coefficients, in zigzag order, up to which any may differ from zero
@@ -72,6 +85,14 @@ bool pen__jpeg_scan_mcu(pen__jpeg_scan *scan, int16_t *blocks, uint8_t *n_coefs)
 
 /* Pass over MCUs. */
 bool pen__jpeg_scan_skip(pen__jpeg_scan *scan, int32_t n_mcus);
+
+/* jpeg_pair.c: the next MCUs of two scans of the same file at once, which takes less time than
+ * one after the other.  NULL instead of blocks passes over them. */
+bool pen__jpeg_scan_pair(pen__jpeg_scan *const scans[2], int32_t n_mcus, int16_t *const blocks[2],
+                         uint8_t *const n_coefs[2]);
+
+/* What comes before each MCU, for jpeg_pair.c: restart markers, and the chunk. */
+bool pen__jpeg_scan_prepare(pen__jpeg_scan *scan);
 
 /* Whether the data so far held all the bits that were read. */
 bool pen__jpeg_scan_is_sound(const pen__jpeg_scan *scan);

@@ -12,6 +12,13 @@
  * of each plane, before the strip's own.  At the image's true edge, which may lie
  * inside a block, the last sample is repeated.
  *
+ * Marks.  Where rows of MCUs begin is not known at first sight: then the file is taken from
+ * its first MCU on, and marks are gathered on the way.  Rows whose marks are known
+ * are taken in twos, a band, by two scans that begin near the window's left edge;
+ * what is above, beside and between is not looked at.  Each scan must pass the next
+ * marks on its way exactly.  If one does not, the marks are wrong, and all begins
+ * again without them.
+ *
  * How far to parse.  Not only as far as pixels need, but as far as libjpeg would,
  * because a file that ends before that is an error there.  See n_strips_read().
  */
@@ -20,12 +27,12 @@
 #include <string.h>
 
 #include "ops/jpeg_kernels.h"
-#include "ops/jpeg_scan.h"
 
 enum {
     ROW_MARGIN = 64, /* before column 0: for the sample to its left, and alignment */
-    BATCH = 24,      /* blocks between parsing and transforming: whole MCUs */
+    BATCH = 96,      /* blocks of a scan between parsing and transforming: whole MCUs */
     GROUP_ROWS = 4,  /* of pixels, for a sink */
+    BAND = 2,        /* strips decoded at once */
 };
 
 /* Rows of samples from column 0 of the first wanted MCU.  Row 0 is the last one of the
@@ -37,14 +44,17 @@ typedef struct plane {
 
 typedef struct jobs {
     int n;
-    pen__jpeg_idct_job list[BATCH];
+    pen__jpeg_idct_job list[BAND * BATCH];
 } jobs;
 
 typedef struct strips {
     const pen__decode_job *job;
     pen__jpeg_frame frame;
     const pen__jpeg_kernels *kernels;
-    pen__jpeg_scan scan;
+    pen__jpeg_marks *marks;
+    bool gathers; /* marks, from what is parsed */
+    pen__jpeg_scan scans[BAND];
+    uint8_t *chunks[BAND];
     plane planes[PEN__JPEG_MAX_COMPONENTS];
     uint8_t *upsampled[2];            /* a row of chroma at full resolution, each */
     int32_t n_columns, n_strips;      /* of the image, in MCUs */
@@ -53,7 +63,7 @@ typedef struct strips {
     plane group;                      /* rows of pixels on their way to a sink */
     int n_slots;                      /* blocks in `coefs` */
     jobs full, low; /* apart, because the kernel takes blocks of a kind in pairs */
-    _Alignas(64) int16_t coefs[BATCH * 64];
+    _Alignas(64) int16_t coefs[BAND * BATCH * 64];
 } strips;
 
 static uint8_t *row_of(const plane *p, int32_t y)
@@ -88,12 +98,17 @@ static size_t row_bytes(size_t n_samples)
     return padded(ROW_MARGIN + n_samples + PEN__JPEG_ROW_SLACK);
 }
 
-/* All planes at full width, with the rows of the tallest strip, and pixels for a sink. */
+static size_t chunk_bytes(void)
+{
+    return padded(PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK);
+}
+
+/* All planes at full width, with the rows of the tallest band, and pixels for a sink. */
 size_t pen__jpeg_window_bound(const pen_image_info *info)
 {
-    enum { N_ROWS = 17 + 9 + 9 + 2 };
+    enum { N_ROWS = BAND * (16 + 8 + 8) + 3 + 2 };
     size_t n_samples = ((size_t)info->width + 15) / 16 * 16;
-    return padded(PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK) + N_ROWS * row_bytes(n_samples) +
+    return BAND * chunk_bytes() + N_ROWS * row_bytes(n_samples) +
            GROUP_ROWS * row_bytes(3 * (size_t)info->width);
 }
 
@@ -104,20 +119,23 @@ static uint8_t *place_rows(plane *p, uint8_t *at, int32_t n_samples, int n_rows)
     return at + n_rows * p->stride;
 }
 
-/* Returns the chunk. */
-static uint8_t *place(strips *s, uint8_t *scratch)
+static void place(strips *s, uint8_t *scratch)
 {
     const pen__jpeg_frame *f = &s->frame;
     int32_t n_samples = 8 * (s->end_column - s->first_column);
-    uint8_t *at = place_rows(&s->planes[0], scratch, n_samples * f->mcu_h, 8 * f->mcu_v + 1);
+    uint8_t *at = scratch;
+    for (int i = 0; i < BAND; i++, at += chunk_bytes())
+        s->chunks[i] = at;
+    at = place_rows(&s->planes[0], at, n_samples * f->mcu_h, BAND * 8 * f->mcu_v + 1);
     for (int c = 1; c < f->n_components; c++) {
-        at = place_rows(&s->planes[c], at, n_samples, 8 + 1);
+        at = place_rows(&s->planes[c], at, n_samples, BAND * 8 + 1);
         plane up;
         at = place_rows(&up, at, n_samples * f->mcu_h, 1);
         s->upsampled[c - 1] = up.rows;
     }
     int32_t n_bytes = s->job->window.w * (is_grey(s) ? 1 : 3);
-    return s->job->sink ? place_rows(&s->group, at, n_bytes, GROUP_ROWS) : at;
+    if (s->job->sink)
+        place_rows(&s->group, at, n_bytes, GROUP_ROWS);
 }
 
 /* --- what is wanted --- */
@@ -200,35 +218,33 @@ static bool add_block(strips *s, int c, int slot, uint8_t n_coefs, int32_t x, in
     return true;
 }
 
-/* The next MCU of the scan, `column` from the first wanted one. */
-static bool decode_mcu(strips *s, int32_t column)
+/* The blocks of an MCU, from `slot` on, `column` from the first wanted one, in strip `i` of
+ * the band. */
+static bool add_mcu(strips *s, int slot, const uint8_t *n_coefs, int32_t column, int i)
 {
     const pen__jpeg_frame *f = &s->frame;
-    uint8_t n_coefs[PEN__JPEG_MAX_BLOCKS];
-    if (s->n_slots + s->scan.n_blocks > BATCH && !flush(s))
-        return false;
-    if (!pen__jpeg_scan_mcu(&s->scan, s->coefs + 64 * s->n_slots, n_coefs))
-        return false;
     int b = 0;
     for (int y = 0; y < f->mcu_v; y++)
         for (int x = 0; x < f->mcu_h; x++, b++)
-            if (!add_block(s, 0, s->n_slots + b, n_coefs[b], 8 * (column * f->mcu_h + x), 8 * y))
+            if (!add_block(s, 0, slot + b, n_coefs[b], 8 * (column * f->mcu_h + x),
+                           8 * (i * f->mcu_v + y)))
                 return false;
     for (int c = 1; c < f->n_components; c++, b++)
-        if (!add_block(s, c, s->n_slots + b, n_coefs[b], 8 * column, 0))
+        if (!add_block(s, c, slot + b, n_coefs[b], 8 * column, 8 * i))
             return false;
-    s->n_slots += b;
     return true;
 }
 
 /* The samples left and right of the image are those at its edge. */
-static void repeat_edges(strips *s)
+static void repeat_edges(strips *s, int n_strips)
 {
     const pen__jpeg_frame *f = &s->frame;
     int32_t width = div_up(f->width, f->mcu_h) - 8 * s->first_column;
     bool has_right = s->end_column == s->n_columns;
+    if (f->mcu_h == 1)
+        return;
     for (int c = 1; c < f->n_components; c++)
-        for (int y = 1; y <= 8; y++) {
+        for (int y = 1; y <= 8 * n_strips; y++) {
             uint8_t *row = row_of(&s->planes[c], y);
             row[-1] = row[0];
             if (has_right)
@@ -236,23 +252,169 @@ static void repeat_edges(strips *s)
         }
 }
 
-static bool decode_strip(strips *s)
+/* --- strips in sequence --- */
+
+/* The next MCUs of the scan, up to column `end`. */
+static bool decode_mcus(strips *s, int32_t column, int32_t end)
 {
-    if (!pen__jpeg_scan_skip(&s->scan, s->first_column))
-        return false;
-    for (int32_t column = s->first_column; column < s->end_column; column++)
-        if (!decode_mcu(s, column - s->first_column))
+    pen__jpeg_scan *scan = &s->scans[0];
+    for (; column < end; column++) {
+        uint8_t n_coefs[PEN__JPEG_MAX_BLOCKS];
+        if (s->n_slots + scan->n_blocks > BATCH && !flush(s))
             return false;
-    if (!flush(s) || !pen__jpeg_scan_skip(&s->scan, s->n_columns - s->end_column))
-        return false;
-    if (s->frame.mcu_h == 2)
-        repeat_edges(s);
+        if (!pen__jpeg_scan_mcu(scan, s->coefs + 64 * s->n_slots, n_coefs) ||
+            !add_mcu(s, s->n_slots, n_coefs, column - s->first_column, 0))
+            return false;
+        s->n_slots += scan->n_blocks;
+    }
     return true;
+}
+
+static int32_t clamp(int32_t x, int32_t low, int32_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* MCUs from one mark to the next: wanted ones are decoded, others passed over. */
+static bool parse_part(strips *s, int32_t column, int32_t end, bool is_wanted)
+{
+    pen__jpeg_scan *scan = &s->scans[0];
+    int32_t from = is_wanted ? clamp(s->first_column, column, end) : end;
+    int32_t to = is_wanted ? clamp(s->end_column, column, end) : end;
+    return pen__jpeg_scan_skip(scan, from - column) && decode_mcus(s, from, to) &&
+           pen__jpeg_scan_skip(scan, end - to);
+}
+
+static bool gather(strips *s)
+{
+    pen__jpeg_mark mark;
+    if (!pen__jpeg_scan_tell(&s->scans[0], &mark))
+        return false;
+    s->gathers = pen__jpeg_marks_add(s->marks, &mark);
+    return true;
+}
+
+/* One strip at the scan's place. */
+static bool parse_strip(strips *s, bool is_wanted)
+{
+    int32_t step = s->gathers ? s->marks->grid.step : s->n_columns;
+    for (int32_t column = 0; column < s->n_columns; column += step) {
+        int32_t end = column + step < s->n_columns ? column + step : s->n_columns;
+        if (!parse_part(s, column, end, is_wanted) || (s->gathers && !gather(s)))
+            return false;
+    }
+    return flush(s) && pen__jpeg_scan_is_sound(&s->scans[0]);
+}
+
+/* --- strips with known marks --- */
+
+static size_t bytes_between(const pen__jpeg_mark *a, const pen__jpeg_mark *b)
+{
+    return b->at >= a->at ? b->at - a->at + 1 : PEN__JPEG_CHUNK_BYTES;
+}
+
+static bool is_same_mark(const pen__jpeg_mark *a, const pen__jpeg_mark *b)
+{
+    return a->at == b->at && a->n_bits == b->n_bits && memcmp(a->dc, b->dc, sizeof a->dc) == 0;
+}
+
+/* The next n MCUs of each strip of the band. */
+static bool decode_band_mcus(strips *s, int n_strips, int32_t column, int32_t n)
+{
+    pen__jpeg_scan *const pair[BAND] = {&s->scans[0], &s->scans[1]};
+    int16_t *const blocks[BAND] = {s->coefs, s->coefs + 64 * BATCH};
+    uint8_t counts[BAND][BATCH], *const n_coefs[BAND] = {counts[0], counts[1]};
+    int n_blocks = s->scans[0].n_blocks;
+    if (n_strips == BAND && !pen__jpeg_scan_pair(pair, n, blocks, n_coefs))
+        return false;
+    for (int i = 0; i < n_strips; i++)
+        for (int m = 0, b = 0; m < n; m++, b += n_blocks) {
+            if (n_strips == 1 && !pen__jpeg_scan_mcu(pair[0], blocks[0] + 64 * b, counts[0] + b))
+                return false;
+            if (!add_mcu(s, i * BATCH + b, counts[i] + b, column + m - s->first_column, i))
+                return false;
+        }
+    return flush(s);
+}
+
+static bool skip_band_mcus(strips *s, int n_strips, int32_t n)
+{
+    pen__jpeg_scan *const pair[BAND] = {&s->scans[0], &s->scans[1]};
+    int16_t *const nothing[BAND] = {NULL, NULL};
+    uint8_t *const no_counts[BAND] = {NULL, NULL};
+    return n_strips == BAND ? pen__jpeg_scan_pair(pair, n, nothing, no_counts)
+                            : pen__jpeg_scan_skip(pair[0], n);
+}
+
+/* Columns of a band: where its scans begin, and where they must be at a mark's place. */
+typedef struct route {
+    int32_t start, check; /* in units of the grid's step */
+} route;
+
+/* From the last mark before the window to the last one within it or at its end; where there is
+ * none, on to the next. */
+static route plan_route(const strips *s)
+{
+    int32_t step = s->marks->grid.step;
+    int32_t start = s->first_column / step, check = s->end_column / step;
+    bool is_row_end = s->end_column == s->n_columns;
+    if (is_row_end || check <= start)
+        check = div_up(s->end_column, step);
+    return (route){start, check};
+}
+
+static bool seek_band(strips *s, int32_t first, int n_strips, route way)
+{
+    const pen__jpeg_grid *grid = &s->marks->grid;
+    for (int i = 0; i < n_strips; i++) {
+        int32_t at = (first + i) * grid->per_row;
+        pen__jpeg_mark start = pen__jpeg_marks_get(s->marks, at + way.start);
+        pen__jpeg_mark end = pen__jpeg_marks_get(s->marks, at + div_up(s->end_column, grid->step));
+        int64_t n_mcus = (int64_t)(first + i) * s->n_columns + way.start * grid->step;
+        if (!pen__jpeg_scan_seek(&s->scans[i], &start, n_mcus, bytes_between(&start, &end)))
+            return false;
+    }
+    return true;
+}
+
+static bool check_band(strips *s, int32_t first, int n_strips, route way)
+{
+    for (int i = 0; i < n_strips; i++) {
+        int32_t at = (first + i) * s->marks->grid.per_row;
+        pen__jpeg_mark due = pen__jpeg_marks_get(s->marks, at + way.check), here;
+        if (!pen__jpeg_scan_tell(&s->scans[i], &here) || !is_same_mark(&here, &due))
+            return false;
+    }
+    return true;
+}
+
+/* The window's part of strips `first` and on. */
+static bool decode_band(strips *s, int32_t first, int n_strips)
+{
+    int32_t step = s->marks->grid.step, group = BATCH / s->scans[0].n_blocks;
+    int32_t column = s->first_column, end = s->end_column;
+    route way = plan_route(s);
+    int32_t check = way.check * step < s->n_columns ? way.check * step : s->n_columns;
+    if (!seek_band(s, first, n_strips, way) ||
+        !skip_band_mcus(s, n_strips, column - way.start * step))
+        return false;
+    for (int32_t n; column < end; column += n) {
+        int32_t stop = column < check && check < end ? check : end;
+        n = group < stop - column ? group : stop - column;
+        if (!decode_band_mcus(s, n_strips, column, n))
+            return false;
+        if (column + n == check && !check_band(s, first, n_strips, way))
+            return false;
+    }
+    if (check <= end)
+        return pen__jpeg_scan_is_sound(&s->scans[0]) &&
+               pen__jpeg_scan_is_sound(&s->scans[n_strips - 1]);
+    return skip_band_mcus(s, n_strips, check - end) && check_band(s, first, n_strips, way);
 }
 
 /* --- samples to pixels --- */
 
-/* Chroma row c of pixel row `y` at full resolution; `strip` is in the planes. */
+/* Chroma row c of pixel row `y` at full resolution; the planes begin with `strip`. */
 static const uint8_t *chroma_row(const strips *s, int c, int32_t y, int32_t strip)
 {
     const pen__jpeg_frame *f = &s->frame;
@@ -310,48 +472,80 @@ static void write_row(strips *s, int32_t y, int32_t strip)
                         n);
 }
 
-/* All rows of the window that the strips up to this one complete. */
-static void write_rows(strips *s, int32_t strip)
+/* All rows of the window that strips are complete for, n of them from `strip` on in the planes. */
+static void write_rows(strips *s, int32_t strip, int n)
 {
-    int32_t height = 8 * s->frame.mcu_v, end = (strip + 1) * height;
-    if (s->frame.mcu_v == 2 && strip + 1 < s->n_strips)
+    repeat_edges(s, n);
+    int32_t height = 8 * s->frame.mcu_v, end = (strip + n) * height;
+    if (s->frame.mcu_v == 2 && strip + n < s->n_strips)
         end--;
     end = end < last_row(s) + 1 ? end : last_row(s) + 1;
     for (; s->next_row < end; s->next_row++)
         write_row(s, s->next_row, strip);
-}
-
-static void keep_last_row(strips *s)
-{
-    for (int c = 0; c < s->frame.n_components; c++) {
+    if (s->frame.mcu_v == 1)
+        return;
+    for (int c = 0; c < s->frame.n_components; c++) { /* keep the last row for the next strip */
         const plane *p = &s->planes[c];
-        int32_t last = c == 0 ? 8 * s->frame.mcu_v : 8;
+        int32_t last = n * (c == 0 ? height : 8);
         memcpy(p->rows - ROW_MARGIN, row_of(p, last) - ROW_MARGIN, (size_t)p->stride);
     }
 }
 
 /* --- the whole --- */
 
-static int decode_strips(strips *s)
+/* Strips of the window that have marks. */
+static int decode_known(strips *s, int32_t first, int32_t end)
 {
-    int32_t first = first_strip(s), wanted = end_of_wanted(s), n = n_strips_read(s);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = first; i < end; i += BAND) {
+        if (pen__job_cancelled(s->job))
+            return pen__fail(s->job->err, PEN_ECANCELED, -1, "JPEG: cancelled");
+        int n = end - i < BAND ? (int)(end - i) : BAND;
+        if (!decode_band(s, i, n))
+            return PEN__JPEG_DECLINED;
+        write_rows(s, i, n);
+    }
+    return 0;
+}
+
+/* Strips from the first without marks to `n`. */
+static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
+{
+    int32_t i = s->marks->n_rows;
+    pen__jpeg_mark mark = i > 0 ? pen__jpeg_marks_get(s->marks, i * s->marks->grid.per_row)
+                                : pen__jpeg_first_mark(&s->frame);
+    if (!pen__jpeg_scan_seek(&s->scans[0], &mark, (int64_t)i * s->n_columns,
+                             PEN__JPEG_CHUNK_BYTES) ||
+        (i == 0 && s->gathers && !gather(s)))
+        return PEN__JPEG_DECLINED;
+    for (; i < n; i++) {
         if (pen__job_cancelled(s->job))
             return pen__fail(s->job->err, PEN_ECANCELED, -1, "JPEG: cancelled");
         bool is_wanted = i >= first && i < wanted;
-        bool is_sound = is_wanted ? decode_strip(s) : pen__jpeg_scan_skip(&s->scan, s->n_columns);
-        if (!is_sound || !pen__jpeg_scan_is_sound(&s->scan))
+        if (!parse_strip(s, is_wanted))
             return PEN__JPEG_DECLINED;
-        if (!is_wanted)
-            continue;
-        write_rows(s, i);
-        if (s->frame.mcu_v == 2)
-            keep_last_row(s);
+        if (is_wanted)
+            write_rows(s, i, 1);
     }
-    /* with the last row in the window, what follows it counts, too */
-    if (last_row(s) == s->frame.height - 1 && !pen__jpeg_scan_is_at_end(&s->scan))
-        return PEN__JPEG_DECLINED;
     return 0;
+}
+
+static int decode_strips(strips *s)
+{
+    int32_t first = first_strip(s), wanted = end_of_wanted(s), n = n_strips_read(s);
+    int32_t known = s->marks->n_rows;
+    bool needs_end = last_row(s) == s->frame.height - 1 && !s->marks->is_complete;
+    s->next_row = s->job->window.y;
+    s->full.n = s->low.n = s->n_slots = 0;
+    int rc = decode_known(s, first, known < wanted ? known : wanted);
+    if (rc == 0 && (known < n || needs_end))
+        rc = decode_unknown(s, first, wanted, n);
+    /* with the last row in the window, what follows it counts, too */
+    if (rc == 0 && needs_end) {
+        if (!pen__jpeg_scan_is_at_end(&s->scans[0]))
+            return PEN__JPEG_DECLINED;
+        s->marks->is_complete = s->marks->n_rows == s->n_strips;
+    }
+    return rc;
 }
 
 static bool is_ours(strips *s)
@@ -362,23 +556,51 @@ static bool is_ours(strips *s)
            s->frame.n_components == job->info->channels;
 }
 
+static bool start_scans(strips *s, pen__jpeg_tables *tables)
+{
+    if (!pen__jpeg_scan_start(&s->scans[0], &s->frame, tables, s->job->src, s->job->len,
+                              s->chunks[0]))
+        return false;
+    s->scans[1] = s->scans[0];
+    s->scans[1].chunk = s->chunks[1];
+    return true;
+}
+
+/* With the marks that there are, or with none. */
+static int decode_marked(strips *s, pen__jpeg_window *own, bool uses_marks)
+{
+    const pen__decode_job *job = s->job;
+    pen__jpeg_marks_begin(s->marks, &s->frame, job->len);
+    if (uses_marks && !pen__jpeg_marks_load(s->marks, own->known, own->n_known, job->src, job->len))
+        return PEN__JPEG_DECLINED;
+    s->gathers = own->gathers && s->marks->grid.per_row > 0;
+    int32_t n_rows = s->marks->n_rows;
+    bool was_complete = s->marks->is_complete;
+    int rc = start_scans(s, &own->tables) ? decode_strips(s) : PEN__JPEG_DECLINED;
+    if (rc == 0 && own->gathers &&
+        (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))
+        own->n_found = pen__jpeg_marks_seal(s->marks, job->src, job->len);
+    own->counts.n_indexed += rc == 0 && n_rows > 0;
+    return rc;
+}
+
 int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, uint8_t *scratch)
 {
     strips s;
     s.job = job;
+    own->n_found = 0;
     if (!is_ours(&s)) {
         own->counts.n_foreign++;
         return PEN__JPEG_DECLINED;
     }
     s.kernels = pen__jpeg_kernels_get();
-    s.full.n = s.low.n = s.n_slots = 0;
-    s.next_row = job->window.y;
+    s.marks = &own->marks;
     s.n_strips = div_up(s.frame.height, 8 * s.frame.mcu_v);
     set_columns(&s);
-    uint8_t *chunk = place(&s, scratch);
-    int rc = PEN__JPEG_DECLINED;
-    if (pen__jpeg_scan_start(&s.scan, &s.frame, &own->tables, job->src, job->len, chunk, NULL))
-        rc = decode_strips(&s);
+    place(&s, scratch);
+    int rc = own->n_known > 0 ? decode_marked(&s, own, true) : PEN__JPEG_DECLINED;
+    if (rc == PEN__JPEG_DECLINED)
+        rc = decode_marked(&s, own, false);
     own->counts.n_own += rc == 0;
     own->counts.n_flawed += rc == PEN__JPEG_DECLINED;
     return rc;

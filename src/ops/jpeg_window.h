@@ -12,7 +12,7 @@
 #define PEN_OPS_JPEG_WINDOW_H
 
 #include "ops/decode_formats.h"
-#include "ops/jpeg_huffman.h"
+#include "ops/jpeg_marks.h"
 
 /* pen__jpeg_window_decode's "not mine".  Not an error. */
 enum { PEN__JPEG_DECLINED = 1 };
@@ -21,6 +21,12 @@ enum { PEN__JPEG_DECLINED = 1 };
 typedef struct pen__jpeg_window {
     pen__jpeg_tables tables;
     pen__jpeg_counts counts;
+    /* for the next file: an entry of marks, the caller's, and whether to gather some */
+    const uint8_t *known;
+    size_t n_known;
+    bool gathers;
+    size_t n_found; /* length of the entry in marks.bytes; 0: the last file gave nothing new */
+    pen__jpeg_marks marks;
 } pen__jpeg_window;
 
 /* Scratch that a decode of any window of such an image takes at most. */

@@ -10,9 +10,11 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "source/cachedir.h"
 #include "source/fileio.h"
 #include "source/list.h"
 #include "source/names.h"
+#include "source/sidecar.h"
 #include "source/source.h"
 
 static const pen__source *const sources[] = {
@@ -120,9 +122,21 @@ static pen_dataset *create(pen_source_kind kind)
     return ds;
 }
 
-/* A source has filled the dataset, or failed with `rc`: hand it out or let it go. */
-static int finish(pen_dataset *ds, int rc, pen_dataset **out, pen_error *err)
+static int keep_cache_dir(pen_dataset *ds, const pen_dataset_opts *opts, pen_error *err)
 {
+    char dir[PATH_MAX];
+    if (!pen__cache_dir(opts, dir))
+        return 0;
+    ds->cache = pen__strdup(dir);
+    return ds->cache ? 0 : pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+}
+
+/* A source has filled the dataset, or failed with `rc`: hand it out or let it go. */
+static int finish(pen_dataset *ds, int rc, const pen_dataset_opts *opts, pen_dataset **out,
+                  pen_error *err)
+{
+    if (rc == 0)
+        rc = keep_cache_dir(ds, opts, err);
     if (rc == 0)
         rc = pen__index_digest(&ds->index, ds->hash, err);
     if (rc != 0) {
@@ -151,7 +165,7 @@ int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts
     pen_dataset *ds = create(kind);
     if (!ds)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-    return finish(ds, ds->source->open(ds, spec, &full, err), out, err);
+    return finish(ds, ds->source->open(ds, spec, &full, err), &full, out, err);
 }
 
 int pen_dataset_from_list(pen_dataset **out, const char *root, const char *const *paths,
@@ -167,7 +181,7 @@ int pen_dataset_from_list(pen_dataset **out, const char *root, const char *const
     if (!ds)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     const pen__list list = {root, paths, labels, n, classes, n_classes};
-    return finish(ds, pen__list_fill(ds, &list, &full, err), out, err);
+    return finish(ds, pen__list_fill(ds, &list, &full, err), &full, out, err);
 }
 
 pen_dataset *pen_dataset_ref(pen_dataset *ds)
@@ -184,6 +198,7 @@ void pen_dataset_unref(pen_dataset *ds)
         ds->source->close(ds);
     pen__index_fini(&ds->index);
     pen__intern_fini(&ds->classes);
+    pen__free(ds->cache);
     if (ds->root_fd >= 0)
         close(ds->root_fd);
     pen__free(ds->root);
@@ -226,6 +241,13 @@ int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint3
                          "'%s' changed since it was indexed: it had %zu bytes and has %lld",
                          pen__show(&shown, path, n), len, (long long)got);
     return 0;
+}
+
+void pen_dataset_jpeg_index(const pen_dataset *ds, int64_t *n_samples, int64_t *n_bytes)
+{
+    pen__sidecar_size size = pen__sidecar_look(ds);
+    *n_samples = size.n_blocks;
+    *n_bytes = size.bytes;
 }
 
 pen_source_kind pen_dataset_kind(const pen_dataset *ds)

@@ -24,6 +24,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "source/brace.h"
+#include "source/cachedir.h"
 #include "source/fileio.h"
 #include "source/names.h"
 #include "source/source.h"
@@ -61,23 +62,6 @@ static int prefix_shard(pen_error *err, int rc, const char *path)
     pen__shown shown;
     pen__fail_prefix(err, "shard '%s'", pen__show(&shown, path, strlen(path)));
     return rc;
-}
-
-/* opts.cache_dir, or where the environment says; false: nowhere. */
-static bool cache_dir(const pen_dataset_opts *opts, char dst[PATH_MAX])
-{
-    const char *given = opts->cache_dir ? opts->cache_dir : getenv("PENSTOCK_CACHE");
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n;
-    if (given && *given)
-        n = snprintf(dst, PATH_MAX, "%s", given);
-    else if (xdg && *xdg)
-        n = snprintf(dst, PATH_MAX, "%s/penstock", xdg);
-    else if (home && *home)
-        n = snprintf(dst, PATH_MAX, "%s/.cache/penstock", home);
-    else
-        return false;
-    return n < PATH_MAX;
 }
 
 static int max_kept_open(void)
@@ -303,7 +287,7 @@ static int tar_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *o
     progress p = {.opts = opts};
     int rc = list_shards(state, spec, &p.total, err);
     char dir[PATH_MAX];
-    const char *cache = opts->use_cache && cache_dir(opts, dir) ? dir : NULL;
+    const char *cache = pen__cache_dir(opts, dir) ? dir : NULL;
     uint64_t n_other = 0;
     for (size_t i = 0; rc == 0 && i < state->n; i++)
         rc = open_shard(ds, (uint32_t)i, cache, &p, &n_other, err);

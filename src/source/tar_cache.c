@@ -10,10 +10,8 @@
  * number is checked again as if there were none: whatever is accepted could
  * have come from pen__tar_index_build on some shard of that size.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +21,7 @@
 
 #include "base/digest.h"
 #include "base/mem.h"
+#include "source/cachedir.h"
 #include "source/fileio.h"
 #include "source/names.h"
 #include "source/tar_index.h"
@@ -162,26 +161,6 @@ bool pen__tar_cache_load(pen__tar_index *index, const char *dir, const char *sha
     return ok;
 }
 
-/* mkdir -p; the private mode is for the cache's own directory and those made for it. */
-static bool make_dirs(const char *dir)
-{
-    char path[PATH_MAX];
-    size_t len = strlen(dir);
-    if (len == 0 || len >= sizeof path)
-        return false;
-    memcpy(path, dir, len + 1);
-    for (size_t i = 1; i <= len; i++) {
-        if (path[i] != '/' && path[i] != '\0')
-            continue;
-        char keep = path[i];
-        path[i] = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            return false;
-        path[i] = keep;
-    }
-    return true;
-}
-
 static bool write_file(int fd, const pen__tar_index *index, const pen__tar_stamp *stamp)
 {
     cache_header h = {.version = FORMAT_VERSION,
@@ -211,13 +190,10 @@ static bool write_file(int fd, const pen__tar_index *index, const pen__tar_stamp
 void pen__tar_cache_store(const pen__tar_index *index, const char *dir, const char *shard,
                           const pen__tar_stamp *stamp)
 {
-    static atomic_uint serial; /* threads of one process */
-    char path[PATH_MAX], temporary[PATH_MAX + 48];
-    if (!make_dirs(dir) || !cache_path(path, dir, shard))
+    char path[PATH_MAX], temporary[PEN__CACHE_TEMPORARY];
+    if (!pen__cache_make_dir(dir) || !cache_path(path, dir, shard))
         return;
-    snprintf(temporary, sizeof temporary, "%s.%ld-%u", path, (long)getpid(),
-             atomic_fetch_add(&serial, 1));
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    int fd = pen__cache_create(path, temporary);
     if (fd < 0)
         return;
     bool ok = write_file(fd, index, stamp);

@@ -22,14 +22,19 @@ enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 typedef struct bench {
     pen__jpeg_tables tables;
     pen__jpeg_frame frame;
-    pen__jpeg_scan scan;
+    pen__jpeg_scan scan, other;
     uint8_t chunk[PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK];
+    uint8_t other_chunk[PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK];
 } bench;
 
-static bool start(bench *b, file f, const pen__jpeg_mark *mark)
+static bool start(bench *b, file f)
 {
-    return pen__jpeg_frame_read(&b->frame, f.data, f.len) &&
-           pen__jpeg_scan_start(&b->scan, &b->frame, &b->tables, f.data, f.len, b->chunk, mark);
+    if (!pen__jpeg_frame_read(&b->frame, f.data, f.len) ||
+        !pen__jpeg_scan_start(&b->scan, &b->frame, &b->tables, f.data, f.len, b->chunk) ||
+        !pen__jpeg_scan_start(&b->other, &b->frame, &b->tables, f.data, f.len, b->other_chunk))
+        return false;
+    const pen__jpeg_mark first = pen__jpeg_first_mark(&b->frame);
+    return pen__jpeg_scan_seek(&b->scan, &first, 0, PEN__JPEG_CHUNK_BYTES);
 }
 
 static int mcus_in_row(const bench *b)
@@ -70,11 +75,9 @@ static void check_block(reference *r, int c, int x, int y, const int16_t *coefs,
         assert_int_equal(coefs[pen__jpeg_natural_order[k]], 0);
 }
 
-static void check_mcu(bench *b, reference *r, int column, int row)
+static void check_blocks(bench *b, reference *r, int column, int row, const int16_t *blocks,
+                         const uint8_t *n_coefs)
 {
-    int16_t blocks[PEN__JPEG_MAX_BLOCKS * 64];
-    uint8_t n_coefs[PEN__JPEG_MAX_BLOCKS];
-    assert_true(pen__jpeg_scan_mcu(&b->scan, blocks, n_coefs));
     int h = b->frame.mcu_h, v = b->frame.mcu_v, n = 0;
     for (int y = 0; y < v; y++)
         for (int x = 0; x < h; x++, n++)
@@ -84,12 +87,20 @@ static void check_mcu(bench *b, reference *r, int column, int row)
     assert_int_equal(n, b->scan.n_blocks);
 }
 
+static void check_mcu(bench *b, reference *r, int column, int row)
+{
+    int16_t blocks[PEN__JPEG_MAX_BLOCKS * 64];
+    uint8_t n_coefs[PEN__JPEG_MAX_BLOCKS];
+    assert_true(pen__jpeg_scan_mcu(&b->scan, blocks, n_coefs));
+    check_blocks(b, r, column, row, blocks, n_coefs);
+}
+
 /* All MCUs, with every third run of some passed over. */
 static void check_scan(bench *b, file f, bool skips)
 {
     reference r;
     open_reference(&r, f);
-    assert_true(start(b, f, NULL));
+    assert_true(start(b, f));
     for (int y = 0; y < rows_of_mcus(b); y++)
         for (int x = 0; x < mcus_in_row(b);) {
             int left = mcus_in_row(b) - x, n = left < 2 + y % 5 ? left : 2 + y % 5;
@@ -145,36 +156,96 @@ static void files_longer_than_a_chunk_are_read_on(void **state)
     }
 }
 
-/* After a restart marker everything begins anew: so can we. */
-static void decoding_can_begin_at_a_mark(void **state)
+/* The marks of all MCUs and of the end; the caller frees them. */
+static pen__jpeg_mark *marks_of(bench *b, file f)
+{
+    assert_true(start(b, f));
+    int n = mcus_in_row(b) * rows_of_mcus(b);
+    pen__jpeg_mark *marks = calloc((size_t)n + 1, sizeof *marks);
+    for (int i = 0; i <= n; i++) {
+        assert_true(pen__jpeg_scan_tell(&b->scan, &marks[i]));
+        assert_true(i == n || pen__jpeg_scan_skip(&b->scan, 1));
+    }
+    return marks;
+}
+
+static void decoding_can_begin_at_every_mcu(void **state)
 {
     bench *b = *state;
-    file f = noisy_file(&kinds[5], 100, 120, 80);
-    reference r;
-    open_reference(&r, f);
-    assert_true(start(b, f, NULL));
-    int n_marks = 0;
-    for (size_t at = b->frame.scan_at; at + 1 < f.len; at++) {
-        if (f.data[at] != 0xFF || f.data[at + 1] < 0xD0 || f.data[at + 1] > 0xD7)
-            continue;
-        n_marks++;
-        pen__jpeg_mark mark = {.at = at + 2,
-                               .mcus_to_restart = b->frame.restart_interval,
-                               .next_restart = (f.data[at + 1] + 1) & 7};
-        assert_true(start(b, f, &mark));
-        for (int y = n_marks; y < rows_of_mcus(b); y++)
-            for (int x = 0; x < mcus_in_row(b); x++)
-                check_mcu(b, &r, x, y);
+    for (int k = 0; k < N_KINDS; k++)
+        for (int quality = 30; quality < 100; quality += 65) {
+            file f = noisy_file(&kinds[k], 90, 75, quality);
+            reference r;
+            open_reference(&r, f);
+            pen__jpeg_mark *marks = marks_of(b, f), arrived;
+            int n_columns = mcus_in_row(b), n = n_columns * rows_of_mcus(b);
+            for (int i = 0; i < n; i++) {
+                int last = i + 1 + i % 5 < n ? i + 1 + i % 5 : n;
+                size_t n_bytes = i % 3 ? marks[last].at - marks[i].at + 1 : (size_t)(i % 40);
+                assert_true(pen__jpeg_scan_seek(&b->scan, &marks[i], i, n_bytes));
+                for (int m = i; m < last; m++)
+                    check_mcu(b, &r, m % n_columns, m / n_columns);
+                assert_true(pen__jpeg_scan_tell(&b->scan, &arrived));
+                assert_memory_equal(&arrived, &marks[last], sizeof arrived);
+            }
+            assert_true(pen__jpeg_scan_seek(&b->scan, &marks[n], n, 0));
+            assert_true(pen__jpeg_scan_is_at_end(&b->scan));
+            jpeg_destroy_decompress(&r.cinfo);
+            free(marks), free(f.data);
+        }
+}
+
+/* Two rows at once, in groups of MCUs, some of them passed over. */
+static void check_pair(bench *b, reference *r, const pen__jpeg_mark *marks, int rows[2])
+{
+    enum { MOST = 4 };
+    static int16_t blocks[2][MOST * PEN__JPEG_MAX_BLOCKS * 64];
+    uint8_t n_coefs[2][MOST * PEN__JPEG_MAX_BLOCKS];
+    pen__jpeg_scan *const scans[2] = {&b->scan, &b->other};
+    int16_t *const keep[2] = {blocks[0], blocks[1]}, *const skip[2] = {NULL, NULL};
+    uint8_t *const counts[2] = {n_coefs[0], n_coefs[1]};
+    int n_columns = mcus_in_row(b), n_blocks = b->scan.n_blocks;
+    for (int i = 0; i < 2; i++) {
+        const pen__jpeg_mark *from = &marks[rows[i] * n_columns], *to = from + n_columns;
+        assert_true(
+            pen__jpeg_scan_seek(scans[i], from, rows[i] * n_columns, to->at - from->at + 1));
     }
-    assert_int_equal(n_marks, rows_of_mcus(b) - 1);
-    jpeg_destroy_decompress(&r.cinfo);
-    free(f.data);
+    for (int x = 0, n, turn = rows[0]; x < n_columns; x += n, turn++) {
+        n = 1 + turn % MOST < n_columns - x ? 1 + turn % MOST : n_columns - x;
+        bool is_kept = turn % 3 != 0;
+        assert_true(pen__jpeg_scan_pair(scans, n, is_kept ? keep : skip, counts));
+        for (int i = 0; i < 2 * n && is_kept; i++)
+            check_blocks(b, r, x + i / 2, rows[i % 2], keep[i % 2] + 64 * n_blocks * (i / 2),
+                         counts[i % 2] + n_blocks * (i / 2));
+    }
+    for (int i = 0; i < 2; i++) {
+        pen__jpeg_mark arrived;
+        assert_true(pen__jpeg_scan_tell(scans[i], &arrived));
+        assert_memory_equal(&arrived, &marks[(rows[i] + 1) * n_columns], sizeof arrived);
+    }
+}
+
+static void two_rows_at_once_have_the_coefficients_of_each(void **state)
+{
+    static const int qualities[] = {1, 40, 90, 100};
+    bench *b = *state;
+    for (int k = 0; k < N_KINDS; k++)
+        for (int q = 0; q < 4; q++) {
+            file f = noisy_file(&kinds[k], 230 + k, 100 + q, qualities[q]);
+            reference r;
+            open_reference(&r, f);
+            pen__jpeg_mark *marks = marks_of(b, f);
+            for (int y = 0; y < rows_of_mcus(b); y++)
+                check_pair(b, &r, marks, (int[2]){y, (y * 3 + 1) % rows_of_mcus(b)});
+            jpeg_destroy_decompress(&r.cinfo);
+            free(marks), free(f.data);
+        }
 }
 
 /* Whether all MCUs and the end are found in order. */
 static bool is_all_in_order(bench *b, file f)
 {
-    return start(b, f, NULL) && pen__jpeg_scan_skip(&b->scan, mcus_in_row(b) * rows_of_mcus(b)) &&
+    return start(b, f) && pen__jpeg_scan_skip(&b->scan, mcus_in_row(b) * rows_of_mcus(b)) &&
            pen__jpeg_scan_is_sound(&b->scan) && pen__jpeg_scan_is_at_end(&b->scan);
 }
 
@@ -251,7 +322,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(coefficients_equal_those_of_libjpeg),
         cmocka_unit_test(files_longer_than_a_chunk_are_read_on),
-        cmocka_unit_test(decoding_can_begin_at_a_mark),
+        cmocka_unit_test(decoding_can_begin_at_every_mcu),
+        cmocka_unit_test(two_rows_at_once_have_the_coefficients_of_each),
         cmocka_unit_test(what_does_not_belong_is_not_in_order),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

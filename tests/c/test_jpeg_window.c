@@ -2,6 +2,7 @@
  * a file, same verdict where it does not. */
 #include "decoding.h"
 
+#include "base/digest.h"
 #include "base/mem.h"
 
 #define COLOUR(name_, s, ...)                                                                   \
@@ -279,6 +280,172 @@ static void absurd_quantisers_give_libjpegs_pixels(void **state)
         }
 }
 
+/* --- marks --- */
+
+/* A copy of what a decode of `window` finds out beyond `known`. */
+static file gather(pen__decoder *dec, file f, file known, pen__rect window)
+{
+    pen_image_info info;
+    assert_int_equal(pen_image_probe(f.data, f.len, &info, NULL), 0);
+    uint8_t *px = malloc((size_t)window.w * (size_t)window.h * 3);
+    pen__decoder_give_marks(dec, known.data, known.len);
+    assert_int_equal(decode_into(dec, f, window, px, NULL), 0);
+    const void *entry;
+    size_t n = pen__decoder_take_marks(dec, &entry);
+    free(px);
+    return copy_of(entry, n);
+}
+
+/* Same verdict and pixels with the entry as from libjpeg; whether it was used. */
+static bool check_with_marks(pair *p, file f, file entry, pen__rect window, const char *name)
+{
+    pen_image_info info;
+    if (pen_image_probe(f.data, f.len, &info, NULL) < 0)
+        return false;
+    size_t n = (size_t)window.w * (size_t)window.h * (size_t)pen__decode_channels(&info);
+    uint8_t *px[3];
+    pen_error err[3] = {{0}};
+    int rc[3];
+    int64_t before = pen__decoder_jpeg_counts(p->own).n_indexed;
+    for (int i = 0; i < 3; i++) {
+        px[i] = malloc(n + 8);
+        memset(px[i], 0xA5, n + 8);
+        if (i > 0)
+            pen__decoder_give_marks(p->own, entry.data, entry.len);
+        rc[i] = (i < 2 ? decode_into : collect_into)(i ? p->own : p->library, f, window, px[i],
+                                                     &err[i]);
+        if (rc[i] != rc[0] || strcmp(err[i].text, err[0].text) != 0)
+            fail_msg("%s, way %d: %d %s instead of %d %s", name, i, rc[i], err[i].text, rc[0],
+                     err[0].text);
+        if (rc[i] == 0 && memcmp(px[i], px[0], n + 8) != 0)
+            fail_msg("%s, way %d: window %d,%d %dx%d of %dx%d differs", name, i, window.x, window.y,
+                     window.w, window.h, info.width, info.height);
+    }
+    for (int i = 0; i < 3; i++)
+        free(px[i]);
+    return pen__decoder_jpeg_counts(p->own).n_indexed == before + 2;
+}
+
+/* A picture of which marks are worth their room: not small, and with some detail. */
+static file marked_file(const jpeg_kind *kind, int w, int h, uint64_t seed)
+{
+    uint8_t *px = make_picture(w, h, kind->channels, seed);
+    for (size_t i = 0; i < (size_t)(w * h * kind->channels); i++)
+        px[i] = (uint8_t)(px[i] ^ (roll(&seed) & 31));
+    file f = encode_jpeg(kind, px, w, h, 92);
+    free(px);
+    return f;
+}
+
+static void windows_with_marks_are_exact(void **state)
+{
+    pair *p = *state;
+    uint64_t dice = 5;
+    int n_marked = 0;
+    for (int k = 0; k < N_OURS; k++)
+        for (int i = 0; i < 12; i++) {
+            int w = roll_between(&dice, 60, 300), h = roll_between(&dice, 50, 260);
+            file f = marked_file(&ours[k], w, h, (uint64_t)i);
+            file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, w, h});
+            bool has_marks = entry.len > 0; /* or they were not worth their room */
+            n_marked += has_marks;
+            assert_true(entry.len <= f.len / 40);
+            for (int j = 0; j < 25; j++)
+                assert_int_equal(
+                    check_with_marks(p, f, entry, random_window(&dice, w, h), ours[k].name),
+                    has_marks);
+            assert_int_equal(check_with_marks(p, f, entry, (pen__rect){0, 0, w, h}, ours[k].name),
+                             has_marks);
+            free(entry.data), free(f.data);
+        }
+    assert_true(n_marked > N_OURS * 12 / 2);
+}
+
+/* Epoch after epoch an entry knows more rows, until it knows all; then nothing is new. */
+static void entries_grow_with_the_windows(void **state)
+{
+    enum { W = 150, H = 200 };
+    pair *p = *state;
+    for (int k = 0; k < N_OURS; k++) {
+        file f = marked_file(&ours[k], W, H, 3), entry = {0};
+        size_t len = 0;
+        for (int y = 30; y <= H; y += 34) {
+            pen__rect window = {20, y - 20, 70, 20};
+            file more = gather(p->own, f, entry, window);
+            assert_true(more.len > len);
+            free(entry.data);
+            entry = more;
+            len = entry.len;
+            for (int end = y - 20; end < H; end += 13)
+                assert_true(check_with_marks(
+                    p, f, entry, (pen__rect){11, end / 2, 90, end - end / 2 + 1}, ours[k].name));
+        }
+        file nothing = gather(p->own, f, entry, (pen__rect){0, 0, W, H});
+        assert_int_equal(nothing.len, 0);
+        free(nothing.data), free(entry.data), free(f.data);
+    }
+}
+
+/* Another file's entry, one of an older version of the file, and damaged ones. */
+static void entries_that_do_not_fit_are_not_used(void **state)
+{
+    enum { W = 160, H = 120 };
+    pair *p = *state;
+    uint64_t dice = 8;
+    for (int k = 0; k < N_OURS; k++) {
+        file f = marked_file(&ours[k], W, H, 1), g = marked_file(&ours[k], W, H, 2);
+        const pen__rect all = {0, 0, W, H};
+        file entry = gather(p->own, f, (file){0}, all);
+        assert_false(check_with_marks(p, g, entry, all, ours[k].name));
+        for (int i = 0; i < 40; i++) {
+            file bad = copy_of(entry.data, entry.len);
+            bad.data[roll(&dice) % bad.len] ^= (uint8_t)(1U << roll(&dice) % 8);
+            assert_false(check_with_marks(p, f, bad, random_window(&dice, W, H), ours[k].name));
+            bad.len = roll(&dice) % entry.len;
+            assert_false(check_with_marks(p, f, bad, random_window(&dice, W, H), ours[k].name));
+            free(bad.data);
+            file changed = copy_of(f.data, f.len);
+            changed.data[f.len / 2 + (size_t)i] ^= 1;
+            assert_false(check_with_marks(p, changed, entry, all, ours[k].name));
+            free(changed.data);
+        }
+        free(entry.data), free(f.data), free(g.data);
+    }
+}
+
+/* Whoever can write the file of entries can put their checksums right, too.  Then marks may be
+ * believed that lead elsewhere, but only inside the buffers, and a good file stays good. */
+static void forged_entries_do_no_harm(void **state)
+{
+    enum { W = 160, H = 120, N_PIXELS = W * H * 3 };
+    pair *p = *state;
+    uint64_t dice = 9;
+    uint8_t *px = malloc(N_PIXELS + 8);
+    for (int k = 0; k < N_OURS; k++) {
+        file f = marked_file(&ours[k], W, H, 4);
+        file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, W, H});
+        for (int i = 0; i < 150; i++) {
+            file bad = copy_of(entry.data, entry.len);
+            for (int n = roll_between(&dice, 1, 4); n > 0; n--) {
+                size_t at = 8 + roll(&dice) % (bad.len - 8);
+                bad.data[at] = (uint8_t)(i % 2 ? roll(&dice) : bad.data[at] + 1U);
+            }
+            uint64_t check = pen__hash64(bad.data + 8, bad.len - 8);
+            memcpy(bad.data, &check, sizeof check);
+            pen__rect window = i % 5 ? random_window(&dice, W, H) : (pen__rect){0, 0, W, H};
+            memset(px, 0xA5, N_PIXELS + 8);
+            size_t end = (size_t)window.w * (size_t)window.h * (size_t)ours[k].channels;
+            pen__decoder_give_marks(p->own, bad.data, bad.len);
+            assert_int_equal(decode_into(p->own, f, window, px, NULL), 0);
+            for (size_t j = end; j < end + 8; j++)
+                assert_int_equal(px[j], 0xA5);
+            free(bad.data);
+        }
+        free(entry.data), free(f.data);
+    }
+    free(px);
+}
+
 /* --- memory --- */
 
 static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
@@ -316,6 +483,10 @@ int main(void)
         cmocka_unit_test(damaged_files_have_libjpegs_verdict_and_pixels),
         cmocka_unit_test(files_cut_anywhere_have_libjpegs_verdict_for_any_rows),
         cmocka_unit_test(absurd_quantisers_give_libjpegs_pixels),
+        cmocka_unit_test(windows_with_marks_are_exact),
+        cmocka_unit_test(entries_grow_with_the_windows),
+        cmocka_unit_test(entries_that_do_not_fit_are_not_used),
+        cmocka_unit_test(forged_entries_do_no_harm),
         cmocka_unit_test(a_failing_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(the_second_image_of_a_size_allocates_nothing),
     };

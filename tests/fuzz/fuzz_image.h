@@ -38,7 +38,7 @@ static void check_window(const pen__image *whole, const pen__image *part, pen__r
     }
 }
 
-static int fuzz_image(const uint8_t *data, size_t size, pen_format format)
+static inline int fuzz_image(const uint8_t *data, size_t size, pen_format format)
 {
     enum { MAX_PIXELS = 1 << 18 }; /* larger ones only take time */
     static pen__decoder *dec;

@@ -1,0 +1,22 @@
+/* cachedir.h - where files that only save time are kept, and how they are written. */
+#ifndef PEN_SOURCE_CACHEDIR_H
+#define PEN_SOURCE_CACHEDIR_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+#include <penstock/dataset.h>
+
+/* opts->cache_dir, or where the environment says; false: nowhere, or not wanted. */
+bool pen__cache_dir(const pen_dataset_opts *opts, char dst[PATH_MAX]);
+
+/* Make the directory and those above it, private to the user. */
+bool pen__cache_make_dir(const char *dir);
+
+enum { PEN__CACHE_TEMPORARY = PATH_MAX + 48 };
+
+/* Open a new file beside `path`, for writing and reading; its name goes to `temporary`.
+ * Returns a descriptor, or -1. */
+int pen__cache_create(const char *path, char temporary[PEN__CACHE_TEMPORARY]);
+
+#endif

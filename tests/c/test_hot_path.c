@@ -1,0 +1,102 @@
+/* test_hot_path.c - what a sample costs beside its pixels once a loader is under way: memory
+ * from the allocator, and locks. */
+#include "testing.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <penstock/penstock.h>
+
+#include "base/mem.h"
+#include "pictures.h"
+#include "trees.h"
+
+enum { PICTURES = 64, BATCH = 16, BATCHES = PICTURES / BATCH };
+
+static _Atomic int64_t n_locks;
+
+/* In front of the C library's, for the whole program. */
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+    static int (*real)(pthread_mutex_t *);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+    n_locks++;
+    return real(mutex);
+}
+
+static pen_dataset *ds;
+static pen_pipeline *pipe_;
+
+static int set_up(void **state)
+{
+    if (tree_setup(state) != 0)
+        return -1;
+    unsetenv("PENSTOCK_INDEX");
+    for (int i = 0; i < PICTURES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "data/c/%02d.jpg", i);
+        make_parents(name);
+        write_jpeg(in_tree(name), 200 + i, 180, (uint64_t)i);
+    }
+    pen_dataset_opts opts;
+    pen_dataset_opts_init(&opts);
+    opts.cache_dir = in_tree("cache");
+    pen_op ops[] = {pen_op_random_resized_crop(64, 64), pen_op_hflip(0.5F), pen_op_to_tensor()};
+    return pen_dataset_open(&ds, in_tree("data"), &opts, NULL) ||
+           pen_pipeline_create(&pipe_, ops, 3, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, NULL);
+}
+
+static int tear_down(void **state)
+{
+    pen_pipeline_unref(pipe_);
+    pen_dataset_unref(ds);
+    return tree_teardown(state);
+}
+
+static void run_epoch(pen_loader *loader)
+{
+    pen_batch *batch;
+    int rc;
+    while ((rc = pen_loader_next(loader, -1, &batch, NULL)) == 0)
+        pen_batch_unref(batch);
+    assert_int_equal(rc, PEN_END);
+}
+
+/* Inline, so that the counts are the epoch's and no other's. */
+static void a_sample_allocates_nothing_and_locks_little(void **state)
+{
+    (void)state;
+    pen_loader_opts o;
+    pen_loader_opts_init(&o);
+    o.batch_size = BATCH;
+    o.order = PEN_ORDER_SHUFFLE;
+    o.workers = 0;
+    pen_loader *loader;
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, NULL), 0);
+    for (int i = 0; i < 6;
+         i++) /* entries of the index are complete, blocks have found their size */
+        run_epoch(loader);
+    int64_t n_allocated = pen__mem_count();
+    n_locks = 0;
+    run_epoch(loader);
+    int64_t locks = n_locks;
+    assert_int_equal(pen__mem_count() - n_allocated, 0);
+    /* Claiming and finishing a slot, asking inline whether the batch is ready, and getting and
+     * giving back two blocks of the budget; the decoder, the index and the kernels take none. */
+    enum { LOCKS_A_SAMPLE = 7, LOCKS_A_BATCH = 6 };
+    assert_in_range(locks, 1, LOCKS_A_SAMPLE * PICTURES + LOCKS_A_BATCH * BATCHES);
+    pen_loader_stats stats;
+    pen_loader_get_stats(loader, &stats);
+    assert_int_equal(stats.jpeg_indexed, 6 * PICTURES);
+    pen_loader_free(loader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_sample_allocates_nothing_and_locks_little, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
