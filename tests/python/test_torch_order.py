@@ -269,3 +269,17 @@ def test_ranks_share_our_order_equally(world_size, tail):
     assert {len(loader) for loader in ranks} == {len(alone)}
     together = [flat(map(plain, parts)) for parts in zip(*ranks, strict=True)]
     assert together == [plain(batch) for batch in alone]
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_batches_of_indices_may_be_any_iterable(n_workers):
+    for make in (set, dict.fromkeys, iter, tuple, lambda batch: map(int, batch)):
+        batches = [make([1, 2]), make([3])]
+        loader = ptorch.DataLoader(Numbers(), batch_sampler=batches, num_workers=n_workers)
+        assert [batch.tolist() for batch in loader] == [[1, 2], [3]]
+
+
+def test_numbers_of_any_kind_are_indices():
+    sampler = [True, np.int64(1), torch.tensor(2), 1, -1]
+    loader = ptorch.DataLoader(Numbers(), sampler=sampler, num_workers=0, collate_fn=plain)
+    assert [int(index) for (index,) in loader] == [1, 1, 2, 1, -1]

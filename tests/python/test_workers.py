@@ -3,6 +3,7 @@
 import contextlib
 import faulthandler
 import gc
+import multiprocessing
 import os
 import random
 import signal
@@ -830,3 +831,23 @@ def test_no_seeding_leaves_workers_as_forked() -> None:
     job = Job(Items(lambda i: np.random.rand()), seeding=NoSeeding())
     (batch,) = Workers(job, 1).epoch([Batch([0])])
     assert batch == [expected]
+
+
+def test_a_timeout_holds_for_workers_that_never_begin():
+    job = Job(Items(int), worker_init=lambda worker: time.sleep(600))
+    with pytest.raises(RuntimeError, match="timed out after 0.5 seconds"):
+        run(job, 2, 4, timeout=0.5)
+
+
+def _squares_in_a_daemon(results: Any) -> None:
+    results.send(run(Job(Items(lambda index: index**2), default_collate), "auto", 3)[-1].tolist())
+
+
+def test_auto_needs_no_processes_where_none_are_allowed():
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_squares_in_a_daemon, args=(sender,), daemon=True)
+    child.start()
+    sender.close()
+    assert receiver.recv() == [64, 81, 100, 121]
+    child.join()

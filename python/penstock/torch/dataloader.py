@@ -17,6 +17,7 @@ a network's dropout for one, are the same with either loader.
 
 import copyreg
 import itertools
+import multiprocessing
 import os
 import sys
 import warnings
@@ -560,4 +561,6 @@ def _count_workers(num_workers: int | str, is_iterable: bool, order: str | None)
         return num_workers
     if order == "torch":
         return 0
+    if is_iterable and multiprocessing.current_process().daemon:
+        return 0  # it may not have children
     return 1 if is_iterable else len(os.sched_getaffinity(0))

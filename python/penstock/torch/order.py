@@ -13,7 +13,7 @@ its epoch began is kept in a state (state.py), so that the epoch can be begun ag
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -155,6 +155,8 @@ class SamplerRun:
 
     def __next__(self) -> Task:
         index = next(self._indices)
+        if self._is_batched and not isinstance(index, Sequence | np.ndarray | torch.Tensor):
+            index = list(index)  # a set, an iterator: read more than once from here on
         return Task(index, self._seen.times(index if self._is_batched else [index]))
 
 
@@ -217,6 +219,8 @@ class Seen:
     def _count(self, index: Any) -> int:
         if isinstance(index, torch.Tensor) and index.ndim == 0:
             index = index.item()
+        elif isinstance(index, bool | np.integer):  # as an index, True would be a mask
+            index = int(index)
         times: Any = self._times
         if not (isinstance(index, int) and 0 <= index < len(times)):
             times, index = self._others, index if _is_hashable(index) else repr(index)

@@ -5,9 +5,11 @@ num_workers   map-style dataset                    iterable dataset
 n             n processes, batches to whoever is   n copies, batches taken in turn
               idle (in turn with TorchSeeding)
 "auto"        see penstock.workers.tuner           1 process
+              neither in a daemonic process, which may not have children: there it is 0
 """
 
 import dataclasses
+import multiprocessing
 import os
 import time
 import weakref
@@ -53,6 +55,7 @@ class Workers:
         self._persistent = persistent
         self._budget = memory_budget or usable_memory() // 4
         self._tuner: Tuner | None = None
+        self._is_automatic = num_workers == "auto"
         if num_workers == "auto":
             self._tuner = None if job.iterable or job.seeding.in_turn else Tuner(usable_cores())
             num_workers = 1 if job.iterable else usable_cores()
@@ -65,6 +68,8 @@ class Workers:
     @property
     def num_workers(self) -> int:
         """Processes at work now; between epochs, those that the next one begins with."""
+        if self._is_automatic and multiprocessing.current_process().daemon:
+            return 0
         if self._pool is not None and not self._pool.is_closed:
             return self._pool.n_workers
         if self._tuner is not None:

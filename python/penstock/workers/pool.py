@@ -12,6 +12,7 @@ What can go wrong, and what is done:
     a worker dies before it noted    the task is in no lane, at no worker and not done: it is
       which task it took             sent again
     a worker is stuck (timeout)      it is killed, which is the second case
+    nobody takes a task (timeout)    an error
     a worker dies without a task,    again and again: an error
     the zygote dies                  an error
     an arena cannot be received      workers are told to send results in parts
@@ -359,17 +360,21 @@ class Pool:
                 self._lanes[0].put(task.message)
 
     def _look_for_stuck(self, task: Task, begin: float) -> None:
-        if time.monotonic() - begin < self._timeout:
+        waited = time.monotonic() - begin
+        if waited < self._timeout:
             return
+        late = RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         for worker in self._crew.pids:
             if self._board.task(worker) == task.number:
                 if self._board.seconds(worker) >= self._timeout:
                     if task.deaths or not self._can_retry:
-                        task.error = RuntimeError(
-                            f"DataLoader timed out after {self._timeout} seconds"
-                        )
+                        task.error = late
                     self._crew.kill(worker)
                 return
+        # Nobody is at it: workers are stuck before their first task, or stopped.  One that was
+        # put back after a death has as long again.
+        if waited >= self._timeout * (1 + task.deaths):
+            task.error = late
 
 
 def _send_task(sender: socket.socket, message: bytes) -> None:
