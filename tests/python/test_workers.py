@@ -835,7 +835,7 @@ def test_no_seeding_leaves_workers_as_forked() -> None:
 
 def test_a_timeout_holds_for_workers_that_never_begin():
     job = Job(Items(int), worker_init=lambda worker: time.sleep(600))
-    with pytest.raises(RuntimeError, match="timed out after 0.5 seconds"):
+    with pytest.raises(RuntimeError, match="timed out after"):
         run(job, 2, 4, timeout=0.5)
 
 
