@@ -457,3 +457,31 @@ def test_an_iterable_dataset_that_is_longer_than_it_says_is_named(n_workers):
         text = str(caught[0].message)
         said.append(text[text.index("was reported") :])
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch": -1},
+        {"batch": 10**9},
+        {"batch": 1.5},
+        {"batch": True},
+        {"batch": None},
+        {"epoch": "1"},
+        {"epoch": -1},
+        {"bad": None},
+    ],
+    ids=str,
+)
+def test_a_spoiled_position_is_refused(wrong):
+    loader = ptorch.DataLoader(Draws(), 4, shuffle=True, seed=1, num_workers=0)
+    with pytest.raises(penstock.StateError, match=next(iter(wrong))):
+        loader.load_state_dict(loader.state_dict() | wrong)
+
+
+def test_a_state_without_its_samplers_marks_is_refused():
+    loader = ptorch.DataLoader(Draws(), 4, sampler=Eager(None), num_workers=0)
+    state = loader.state_dict()
+    del state["marks"]
+    with pytest.raises(penstock.StateError, match="sampler"):
+        loader.load_state_dict(state)

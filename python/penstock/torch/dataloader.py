@@ -357,6 +357,9 @@ class DataLoader(torch_data.DataLoader):
         Raises StateError, naming what differs, if it is the state of another stream.
         """
         states.check(state, self._identity(), is_seed_open=self.seed is None)
+        is_own = self._order_kind not in ("sampler", "iterable")
+        if is_own and state["batch"] > len(self):
+            raise StateError(f"the state's batch is {state['batch']}, of {len(self)} in an epoch")
         self._seed = None if state["seed"] is None else int(state["seed"])
         self._epoch, self._progress, self._bad_before = state["epoch"], None, state["bad"]
         self._pending = dict(state) if state["batch"] > 0 else None

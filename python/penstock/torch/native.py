@@ -9,6 +9,7 @@ A loader has one position.  Iterations that follow each other share one; an iter
 begins while another is still held and unfinished gets a loader of its own.
 """
 
+import operator
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self, TypeVar
@@ -276,5 +277,5 @@ class FedEpoch:
 
     def _ids(self, task: Task) -> list[int]:
         """Negative ones count from the end, as in Python's sequences."""
-        count = self._count
-        return [int(one) + count if int(one) < 0 else int(one) for one in task.index]
+        ids = map(operator.index, task.index)  # a TypeError for 1.5, as from a list
+        return [one + self._count if one < 0 else one for one in ids]

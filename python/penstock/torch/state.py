@@ -164,6 +164,12 @@ def check(saved: dict[str, Any], here: dict[str, Any], is_seed_open: bool) -> No
     """
     if not isinstance(saved, dict) or saved.get("penstock") != FORMAT or "batch" not in saved:
         raise StateError("this is not the state of a DataLoader")
+    for name in ("epoch", "batch", "bad"):
+        number = saved.get(name)
+        if type(number) is not int or not 0 <= number < 2**63:
+            raise StateError(f"the state's {name} must be a whole number from 0 on, not {number!r}")
+    if here["order"] == "sampler" and not isinstance(saved.get("marks"), dict):
+        raise StateError("the state does not say where its sampler stood")
     for name, value in here.items():
         if name == "seed" and is_seed_open:
             continue
