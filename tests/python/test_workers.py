@@ -59,6 +59,19 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def wait_until_gone(pid: int) -> bool:
+    """Or a zombie, which its parent has not looked at."""
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def rich_item(index: int) -> dict[str, Any]:
     return {
         "image": torch.full((3, 40, 30), float(index)),
@@ -640,6 +653,8 @@ def test_an_interrupted_iteration_does_not_end_silently() -> None:
     def make(index: int) -> int:
         if index == 8:
             os.read(reader, 1)
+            while " S " not in Path(f"/proc/{pid}/stat").read_text():
+                time.sleep(0.001)  # until it waits for this batch
             os.kill(pid, signal.SIGINT)
             time.sleep(600)
         return index
@@ -656,6 +671,35 @@ def test_an_interrupted_iteration_does_not_end_silently() -> None:
         next(stream)
     os.close(reader)
     os.close(writer)
+
+
+def test_a_stream_that_is_over_does_not_touch_the_next_one() -> None:
+    """Persistent workers are the newest stream's, whatever is done with older ones."""
+    for job in (Job(Items(int)), Job(Counting(80), None, iterable=True, batch_size=4)):
+        workers = Workers(job, 2, persistent=True)
+        ended = workers.epoch(plan(4))
+        list(ended)
+        older = workers.epoch(plan(20))
+        next(older)
+        newer = workers.epoch(plan(20))
+        first = next(newer)
+        with pytest.raises(RuntimeError, match="another epoch"):
+            next(older)
+        for stream in (older, ended):
+            assert next(stream, None) is None
+            stream.close()
+        assert [first, *newer] == list(workers.epoch(plan(20)))
+        workers.close()
+
+
+def test_a_loop_that_is_left_ends_its_processes() -> None:
+    workers = Workers(Job(Items(int)), 2)
+    stream = workers.epoch(plan(20))
+    next(stream)
+    zygote = workers._pool.zygote_pid
+    del stream
+    assert workers.pids == {}
+    assert wait_until_gone(zygote)
 
 
 def test_large_tasks_arrive() -> None:
