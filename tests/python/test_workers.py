@@ -593,6 +593,25 @@ def test_the_callers_generators_are_left_alone() -> None:
         assert numbers() == expected
 
 
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_lost_worker_of_torchs_seeding_is_an_error_for_good(n_workers: int) -> None:
+    """Also one that was killed between two batches: a new one would draw what was drawn."""
+    workers = Workers(Job(Items(int), seeding=TorchSeeding(5)), n_workers, prefetch_factor=1)
+    stream = workers.epoch(plan(40))
+    next(stream)
+    while len(workers.pids) < n_workers:
+        workers._pool._receive()
+    os.kill(workers.pids[0], signal.SIGKILL)
+    assert wait_until_gone(workers.pids[0])
+    with pytest.raises(RuntimeError, match="Killed"):
+        list(stream)
+    for _ in range(n_workers):  # the others go on, that one never does
+        with contextlib.suppress(RuntimeError):
+            next(stream)
+    with pytest.raises(RuntimeError, match="Killed"):
+        list(stream)
+
+
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
 def test_torch_seeding_equals_torch(n_workers: int) -> None:
     class Drawing(torch.utils.data.Dataset):
