@@ -593,6 +593,29 @@ def test_the_callers_generators_are_left_alone() -> None:
         assert numbers() == expected
 
 
+def test_a_gaussian_left_over_is_seen_and_kept() -> None:
+    """NumPy draws two at a time: taking the second moves nothing but a flag."""
+    job = Job(
+        Items(lambda i: np.random.standard_normal() if i >= 8 else 0.0), seeding=ItemSeeding(3)
+    )
+    expected = run(job, 2, 4)
+    np.random.seed(1)
+    np.random.standard_normal()
+    left_over = np.random.get_state()
+    assert run(job, 0, 4) == expected
+    assert repr(np.random.get_state()) == repr(left_over)
+
+
+def test_a_generator_first_used_late_is_put_back() -> None:
+    def make(index: int) -> Any:
+        return drawing(index) if index >= 8 else (0.0, 0.0, 0.0)
+
+    before = random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()
+    run(Job(Items(make), seeding=ItemSeeding(3)), 0, 4)
+    after = random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()
+    assert after == before
+
+
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_lost_worker_of_torchs_seeding_is_an_error_for_good(n_workers: int) -> None:
     """Also one that was killed between two batches: a new one would draw what was drawn."""
