@@ -189,6 +189,48 @@ print([lives(pid) for pid in pids])
     assert done.stdout == "[False, False]\n", done
 
 
+def test_workers_print_whoever_was_printing_when_they_were_forked(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    code = """
+import logging, os, sys, threading
+from penstock.workers import Batch, Job, Workers
+
+class Dataset:
+    def __getitem__(self, index):
+        print("item", index, flush=True)
+        logging.warning("logged")
+        return index
+
+logging.basicConfig(stream=sys.stderr)
+reader, writer = os.pipe()
+saved = os.dup(1), os.dup(2)
+os.dup2(writer, 1)
+os.dup2(writer, 2)
+ready = threading.Barrier(3)
+def block(stream):  # more than the pipe takes, with the buffer's lock held
+    ready.wait()
+    stream.buffer.write(bytes(1 << 20))
+threads = [threading.Thread(target=block, args=(one,)) for one in (sys.stdout, sys.stderr)]
+for thread in threads: thread.start()
+ready.wait()
+import select
+while select.select([], [writer], [], 0)[1]: pass  # until the pipe is full
+from multiprocessing import util
+util._flush_std_streams = lambda: None  # would wait for them
+workers = Workers(Job(Dataset()), 2)
+stream = workers.epoch([Batch([1]), Batch([2])])
+drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(reader, 65536), b"")], daemon=True)
+drain.start()
+values = list(stream)
+for thread in threads: thread.join()
+os.write(saved[0], f"{values}\\n".encode())
+os._exit(0)
+"""
+    done = run_python(code)
+    assert done.stdout == "[[1], [2]]\n", done
+
+
 def test_a_thousand_forks_with_threads_alive(
     run_python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

@@ -20,6 +20,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 from penstock.errors import ForkError
 from penstock.workers import Batch, ItemSeeding, Job, NoSeeding, Pool, TorchSeeding, Workers
+from penstock.workers.wire import UnreachableError
 
 
 class Items:
@@ -310,6 +311,36 @@ def test_results_arrive_when_descriptors_run_out_here() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in taken:
             os.close(fd)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_iterables_result_may_get_lost(is_known: bool, monkeypatch: Any) -> None:
+    """No descriptor can be received, also before the word that its worker was started."""
+    workers = Workers(Job(Counting(6), None, iterable=True), 1)
+    stream = workers.epoch()
+    pool = workers._pool
+    receive, notices = pool._results.receive, pool._crew.notices
+    kept: list[Any] = []
+
+    def late_notices() -> list[Any]:
+        kept.extend(notices())
+        is_lost = not is_known and not pool._board.is_plain
+        ready = [] if is_lost else kept.copy()
+        if is_lost:
+            pool._crew.pids.clear()
+        else:
+            kept.clear()
+        return ready
+
+    def lose_first() -> Any:
+        result = receive()
+        if result is not None and not pool._board.is_plain:
+            raise UnreachableError(result.task, result.pid)
+        return result
+
+    monkeypatch.setattr(pool._crew, "notices", late_notices)
+    monkeypatch.setattr(pool._results, "receive", lose_first)
+    assert list(stream) == list(range(6))
 
 
 def test_nothing_is_left_open() -> None:

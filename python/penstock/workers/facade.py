@@ -154,7 +154,9 @@ class Workers:
             if (stream := self._stream()) is not None:
                 stream.end_with(RuntimeError("another epoch has begun on these workers"))
             pool.forget_all()
-            return pool
+            if not pool.is_broken:
+                return pool
+            pool.close()
         in_turn = self.job.iterable or self.job.seeding.in_turn
         pool = Pool(
             self.job,

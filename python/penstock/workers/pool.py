@@ -164,6 +164,11 @@ class Pool:
     def is_closed(self) -> bool:
         return not self._end.alive
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a worker is gone that cannot be replaced."""
+        return bool(self._lost)
+
     def resize(self, n_workers: int, is_first: bool = False) -> None:
         """Grow at once, or shrink as soon as workers are done with what they have."""
         if not 1 <= n_workers <= WORKERS_MAX:
