@@ -14,7 +14,7 @@ import pytest
 PATIENCE_SECONDS = 10  # for a loaded machine; the promise is two
 
 # A program that uses workers, says which processes there are, and ends as it is told.
-PROGRAM = """
+BEGINNING = """
 import os, signal, sys, time
 from penstock.workers import Batch, Job, Workers
 
@@ -35,7 +35,11 @@ class Dataset:
         if index >= 60 and end == "stuck":
             time.sleep(600)
         return bytes(100_000)
+"""
 
+PROGRAM = (
+    BEGINNING
+    + """
 workers = Workers(Job(Dataset()), 2, persistent=persistent == "persistent")
 held = []
 stream = workers.epoch(Batch([i, i + 1]) for i in range(0, 200, 2))
@@ -55,6 +59,28 @@ for number, batch in enumerate(stream):
     if number == 25 and end == "stuck":
         time.sleep(600)
 """
+)
+
+# The same with a DataLoader that pins.
+PINNED = (
+    BEGINNING
+    + """
+from penstock.torch import DataLoader
+
+Dataset.__len__ = lambda self: 200
+loader = DataLoader(Dataset(), 2, num_workers=2, pin_memory=True, collate_fn=bytes().join,
+                    persistent_workers=persistent == "persistent")
+for number, batch in enumerate(loader):
+    if number == 3:
+        pool = loader._engine._workers._pool
+        while len(pool.pids) < 2:
+            pool._receive()
+        print(os.getpid(), pool.zygote_pid, *pool.pids.values(), flush=True)
+        if where == "loader":
+            perish()
+            break
+"""
+)
 
 
 def identity(pid: int) -> tuple[int, str] | None:
@@ -66,18 +92,20 @@ def identity(pid: int) -> tuple[int, str] | None:
     return None if fields[0] in "ZX" else (pid, fields[19])
 
 
-def start(*arguments: str) -> tuple[subprocess.Popen[str], list[tuple[int, str]]]:
-    program = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
+def start(
+    *arguments: str, program: str = PROGRAM
+) -> tuple[subprocess.Popen[str], list[tuple[int, str]]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    assert program.stdout is not None
-    pids = program.stdout.readline().split()
-    assert len(pids) == 4, program.communicate()[1]
-    return program, [found for pid in pids if (found := identity(int(pid)))]
+    assert process.stdout is not None
+    pids = process.stdout.readline().split()
+    assert len(pids) == 4, process.communicate()[1]
+    return process, [found for pid in pids if (found := identity(int(pid)))]
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:
@@ -108,18 +136,27 @@ SCENARIOS = list(
 assert len(SCENARIOS) == 32
 
 
-@pytest.mark.parametrize(("end", "where", "persistent", "holding"), SCENARIOS)
-def test_nothing_is_left(end: str, where: str, persistent: str, holding: str) -> None:
-    program, processes = start(end, where, persistent, holding)
-    _, errors = program.communicate(timeout=60)
+def check_end(program: str, end: str, where: str, *how: str) -> None:
+    process, processes = start(end, where, *how, program=program)
+    _, errors = process.communicate(timeout=60)
     assert_gone(processes)
     if end == "clean":
-        assert program.returncode == 0, errors
+        assert process.returncode == 0, errors
     elif where == "loader":
-        assert program.returncode == {"error": 1, "exit": 3, "kill": -9}[end]
+        assert process.returncode == {"error": 1, "exit": 3, "kill": -9}[end]
     else:
-        assert program.returncode == 1
+        assert process.returncode == 1
         assert {"error": "ValueError", "exit": "exited", "kill": "Killed"}[end] in errors
+
+
+@pytest.mark.parametrize(("end", "where", "persistent", "holding"), SCENARIOS)
+def test_nothing_is_left(end: str, where: str, persistent: str, holding: str) -> None:
+    check_end(PROGRAM, end, where, persistent, holding)
+
+
+@pytest.mark.parametrize(("end", "where", "persistent"), sorted({one[:3] for one in SCENARIOS}))
+def test_nothing_is_left_of_a_loader_that_pins(end: str, where: str, persistent: str) -> None:
+    check_end(PINNED, end, where, persistent, "dropping")
 
 
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -187,6 +224,48 @@ print([lives(pid) for pid in pids])
 """
     done = run_python(code)
     assert done.stdout == "[False, False]\n", done
+
+
+def test_workers_print_whoever_was_printing_when_they_were_forked(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    code = """
+import logging, os, sys, threading
+from penstock.workers import Batch, Job, Workers
+
+class Dataset:
+    def __getitem__(self, index):
+        print("item", index, flush=True)
+        logging.warning("logged")
+        return index
+
+logging.basicConfig(stream=sys.stderr)
+reader, writer = os.pipe()
+saved = os.dup(1), os.dup(2)
+os.dup2(writer, 1)
+os.dup2(writer, 2)
+ready = threading.Barrier(3)
+def block(stream):  # more than the pipe takes, with the buffer's lock held
+    ready.wait()
+    stream.buffer.write(bytes(1 << 20))
+threads = [threading.Thread(target=block, args=(one,)) for one in (sys.stdout, sys.stderr)]
+for thread in threads: thread.start()
+ready.wait()
+import select
+while select.select([], [writer], [], 0)[1]: pass  # until the pipe is full
+from multiprocessing import util
+util._flush_std_streams = lambda: None  # would wait for them
+workers = Workers(Job(Dataset()), 2)
+stream = workers.epoch([Batch([1]), Batch([2])])
+drain = threading.Thread(target=lambda: [None for _ in iter(lambda: os.read(reader, 65536), b"")], daemon=True)
+drain.start()
+values = list(stream)
+for thread in threads: thread.join()
+os.write(saved[0], f"{values}\\n".encode())
+os._exit(0)
+"""
+    done = run_python(code)
+    assert done.stdout == "[[1], [2]]\n", done
 
 
 def test_a_thousand_forks_with_threads_alive(

@@ -20,6 +20,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 from penstock.errors import ForkError
 from penstock.workers import Batch, ItemSeeding, Job, NoSeeding, Pool, TorchSeeding, Workers
+from penstock.workers.wire import UnreachableError
 
 
 class Items:
@@ -57,6 +58,19 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b)
+
+
+def wait_until_gone(pid: int) -> bool:
+    """Or a zombie, which its parent has not looked at."""
+    for _ in range(1000):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def rich_item(index: int) -> dict[str, Any]:
@@ -297,6 +311,36 @@ def test_results_arrive_when_descriptors_run_out_here() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for fd in taken:
             os.close(fd)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_iterables_result_may_get_lost(is_known: bool, monkeypatch: Any) -> None:
+    """No descriptor can be received, also before the word that its worker was started."""
+    workers = Workers(Job(Counting(6), None, iterable=True), 1)
+    stream = workers.epoch()
+    pool = workers._pool
+    receive, notices = pool._results.receive, pool._crew.notices
+    kept: list[Any] = []
+
+    def late_notices() -> list[Any]:
+        kept.extend(notices())
+        is_lost = not is_known and not pool._board.is_plain
+        ready = [] if is_lost else kept.copy()
+        if is_lost:
+            pool._crew.pids.clear()
+        else:
+            kept.clear()
+        return ready
+
+    def lose_first() -> Any:
+        result = receive()
+        if result is not None and not pool._board.is_plain:
+            raise UnreachableError(result.task, result.pid)
+        return result
+
+    monkeypatch.setattr(pool._crew, "notices", late_notices)
+    monkeypatch.setattr(pool._results, "receive", lose_first)
+    assert list(stream) == list(range(6))
 
 
 def test_nothing_is_left_open() -> None:
@@ -580,6 +624,48 @@ def test_the_callers_generators_are_left_alone() -> None:
         assert numbers() == expected
 
 
+def test_a_gaussian_left_over_is_seen_and_kept() -> None:
+    """NumPy draws two at a time: taking the second moves nothing but a flag."""
+    job = Job(
+        Items(lambda i: np.random.standard_normal() if i >= 8 else 0.0), seeding=ItemSeeding(3)
+    )
+    expected = run(job, 2, 4)
+    np.random.seed(1)
+    np.random.standard_normal()
+    left_over = np.random.get_state()
+    assert run(job, 0, 4) == expected
+    assert repr(np.random.get_state()) == repr(left_over)
+
+
+def test_a_generator_first_used_late_is_put_back() -> None:
+    def make(index: int) -> Any:
+        return drawing(index) if index >= 8 else (0.0, 0.0, 0.0)
+
+    before = random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()
+    run(Job(Items(make), seeding=ItemSeeding(3)), 0, 4)
+    after = random.getstate(), repr(np.random.get_state()), torch.get_rng_state().tolist()
+    assert after == before
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_a_lost_worker_of_torchs_seeding_is_an_error_for_good(n_workers: int) -> None:
+    """Also one that was killed between two batches: a new one would draw what was drawn."""
+    workers = Workers(Job(Items(int), seeding=TorchSeeding(5)), n_workers, prefetch_factor=1)
+    stream = workers.epoch(plan(40))
+    next(stream)
+    while len(workers.pids) < n_workers:
+        workers._pool._receive()
+    os.kill(workers.pids[0], signal.SIGKILL)
+    assert wait_until_gone(workers.pids[0])
+    with pytest.raises(RuntimeError, match="Killed"):
+        list(stream)
+    for _ in range(n_workers):  # the others go on, that one never does
+        with contextlib.suppress(RuntimeError):
+            next(stream)
+    with pytest.raises(RuntimeError, match="Killed"):
+        list(stream)
+
+
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
 def test_torch_seeding_equals_torch(n_workers: int) -> None:
     class Drawing(torch.utils.data.Dataset):
@@ -640,6 +726,8 @@ def test_an_interrupted_iteration_does_not_end_silently() -> None:
     def make(index: int) -> int:
         if index == 8:
             os.read(reader, 1)
+            while " S " not in Path(f"/proc/{pid}/stat").read_text():
+                time.sleep(0.001)  # until it waits for this batch
             os.kill(pid, signal.SIGINT)
             time.sleep(600)
         return index
@@ -656,6 +744,35 @@ def test_an_interrupted_iteration_does_not_end_silently() -> None:
         next(stream)
     os.close(reader)
     os.close(writer)
+
+
+def test_a_stream_that_is_over_does_not_touch_the_next_one() -> None:
+    """Persistent workers are the newest stream's, whatever is done with older ones."""
+    for job in (Job(Items(int)), Job(Counting(80), None, iterable=True, batch_size=4)):
+        workers = Workers(job, 2, persistent=True)
+        ended = workers.epoch(plan(4))
+        list(ended)
+        older = workers.epoch(plan(20))
+        next(older)
+        newer = workers.epoch(plan(20))
+        first = next(newer)
+        with pytest.raises(RuntimeError, match="another epoch"):
+            next(older)
+        for stream in (older, ended):
+            assert next(stream, None) is None
+            stream.close()
+        assert [first, *newer] == list(workers.epoch(plan(20)))
+        workers.close()
+
+
+def test_a_loop_that_is_left_ends_its_processes() -> None:
+    workers = Workers(Job(Items(int)), 2)
+    stream = workers.epoch(plan(20))
+    next(stream)
+    zygote = workers._pool.zygote_pid
+    del stream
+    assert workers.pids == {}
+    assert wait_until_gone(zygote)
 
 
 def test_large_tasks_arrive() -> None:

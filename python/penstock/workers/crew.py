@@ -43,6 +43,7 @@ class Crew:
         if isinstance(context, str):
             context = multiprocessing.get_context(context)
         sources()  # loads numpy.random, here once instead of in every worker
+        _see_off()
         self._control, remote = pair()
         self._incoming = Incoming(self._control)
         self._owner = os.getpid()
@@ -66,7 +67,7 @@ class Crew:
         # multiprocessing would terminate it at exit, also from a forked child's exit.
         multiprocessing.process._children.discard(self._zygote)  # type: ignore[attr-defined]
         self.zygote_pid: int = self._zygote.pid
-        self._say(("setup", -1), fds)
+        self._say(("setup",), fds)
 
     def fileno(self) -> int:
         """Readable when there are notices, or when the zygote is gone."""
@@ -76,9 +77,9 @@ class Crew:
         """Ask for a worker that reads from `tasks`; a notice will say how that went."""
         self._say(("fork", worker, n_workers), [tasks.fileno()])
 
-    def kill(self, worker: int) -> None:
-        if worker in self.pids:
-            self._say(("kill", worker, self.pids[worker]), [])
+    def kill(self, pid: int) -> None:
+        """A worker, also one whose "started" has not been read yet; nothing if it is gone."""
+        self._say(("kill", pid), [])
 
     def _say(self, words: tuple[Any, ...], fds: list[int]) -> None:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # a notice will say

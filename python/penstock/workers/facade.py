@@ -60,18 +60,25 @@ class Workers:
             self._tuner = None if job.iterable or job.seeding.in_turn else Tuner(usable_cores())
             num_workers = 1 if job.iterable else usable_cores()
         self._asked = num_workers
-        self._pool: Pool | None = None  # of the epoch under way, or persistent
+        # Of the epoch under way.  Its stream has it, so that a loop that is left ends it.
+        self._find_pool: Callable[[], Pool | None] = lambda: None
+        self._kept: Pool | None = None  # the same, persistent
         self._stream: Callable[[], Stream | None] = lambda: None  # of the pool's last epoch
         self._owner = os.getpid()
         self._fetcher: MapFetcher | IterableFetcher | None = None
+
+    @property
+    def _pool(self) -> Pool | None:
+        pool = self._find_pool()
+        return None if pool is None or pool.is_closed else pool
 
     @property
     def num_workers(self) -> int:
         """Processes at work now; between epochs, those that the next one begins with."""
         if self._is_automatic and multiprocessing.current_process().daemon:
             return 0
-        if self._pool is not None and not self._pool.is_closed:
-            return self._pool.n_workers
+        if (pool := self._pool) is not None:
+            return pool.n_workers
         if self._tuner is not None:
             return 0 if self._tuner.is_inline else self._tuner.n_workers
         return self._asked
@@ -79,7 +86,7 @@ class Workers:
     @property
     def pids(self) -> dict[int, int]:
         """The pids of the workers that run, by worker."""
-        return {} if self._pool is None else self._pool.pids
+        return {} if (pool := self._pool) is None else pool.pids
 
     def epoch(
         self,
@@ -141,15 +148,17 @@ class Workers:
         return self._fetcher
 
     def _pool_for_epoch(self) -> Pool:
-        if self._pool is not None and self._persistent and not self._pool.is_closed:
+        if self._persistent and (pool := self._pool) is not None:
             if os.getpid() != self._owner:
                 raise ForkError("persistent workers belong to the process that made them")
             if (stream := self._stream()) is not None:
                 stream.end_with(RuntimeError("another epoch has begun on these workers"))
-            self._pool.forget_all()
-            return self._pool
+            pool.forget_all()
+            if not pool.is_broken:
+                return pool
+            pool.close()
         in_turn = self.job.iterable or self.job.seeding.in_turn
-        self._pool = Pool(
+        pool = Pool(
             self.job,
             self.num_workers,
             context=self._context,
@@ -158,17 +167,19 @@ class Workers:
             timeout=self._timeout,
         )
         self._owner = os.getpid()
-        return self._pool
+        self._find_pool = weakref.ref(pool)
+        self._kept = pool if self._persistent else None
+        return pool
 
     def resize(self, n_workers: int) -> None:
         """Grow or shrink, while running; iterable datasets and TorchSeeding refuse."""
         self._tuner = None
         self._asked = n_workers
-        if self._pool is not None and not self._pool.is_closed:
-            self._pool.resize(n_workers)
+        if (pool := self._pool) is not None:
+            pool.resize(n_workers)
 
     def close(self) -> None:
         """End all processes.  Closing twice is fine; so is epoch() afterwards."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool = None
+        if (pool := self._find_pool()) is not None:
+            pool.close()
+        self._kept = None

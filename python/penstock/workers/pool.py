@@ -9,13 +9,16 @@ What can go wrong, and what is done:
 
     a worker raises                  the exception is the task's result
     a worker dies at a task          a new worker; the task is done again, once
+    a worker dies whose generators   nobody can go on in its place: its tasks, also those to
+      are part of the stream           come, are errors
     a worker dies before it noted    the task is in no lane, at no worker and not done: it is
       which task it took             sent again
     a worker is stuck (timeout)      it is killed, which is the second case
     nobody takes a task (timeout)    an error
     a worker dies without a task,    again and again: an error
     the zygote dies                  an error
-    an arena cannot be received      workers are told to send results in parts
+    an arena cannot be received      workers are told to send results in parts; that one is
+                                       killed, as it waits for the arena for ever
 """
 
 import array
@@ -98,7 +101,8 @@ class Pool:
 
     n_workers   how many; resize() changes it while they run
     in_turn     whether each worker has a lane of its own; then their number is fixed
-    can_retry   whether a task may be done again after its worker died
+    can_retry   whether a worker that died may be replaced and its task be done again; only
+                where each has its own lane it may not
     timeout     seconds that a wait for one task may take before its worker is replaced
     """
 
@@ -122,6 +126,8 @@ class Pool:
         self._useless_deaths = 0  # without a result in between
         self._suspect_since: float | None = None
         self._started: set[int] = set()  # workers asked for
+        self._condemned: set[int] = set()  # pids killed for no fault of their tasks
+        self._lost: dict[int, str] = {}  # lanes whose worker cannot be replaced, and why
         self._lanes = [Lane() for _ in range(n_workers if in_turn else 1)]
         self._reader = Reader()
         receiver, sender = pair()
@@ -157,6 +163,11 @@ class Pool:
     @property
     def is_closed(self) -> bool:
         return not self._end.alive
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a worker is gone that cannot be replaced."""
+        return bool(self._lost)
 
     def resize(self, n_workers: int, is_first: bool = False) -> None:
         """Grow at once, or shrink as soon as workers are done with what they have."""
@@ -212,7 +223,10 @@ class Pool:
         self._next += 1
         task = Task(number, lane, write_task(number, epoch, what))
         self._tasks[number] = task
-        self._lanes[lane].put(task.message)
+        if lane in self._lost:
+            task.error = RuntimeError(self._lost[lane])
+        else:
+            self._lanes[lane].put(task.message)
         return number
 
     def forget_all(self) -> None:
@@ -223,7 +237,7 @@ class Pool:
                 task.result.give_back(self._reader)
         self._tasks.clear()
         for lane in self._lanes:
-            lane.backlog.clear()
+            lane.backlog = deque(one for one in lane.backlog if one is RETIRE)
 
     def result(self, number: int) -> Result:
         """Wait for a task.  Raises what happened to it; a worker's own exception is a result."""
@@ -298,9 +312,8 @@ class Pool:
     def _cannot_map(self, error: UnreachableError) -> None:
         """Its worker can never use that arena again, so the worker goes as well."""
         self._board.is_plain = True
-        for worker, pid in self._crew.pids.items():
-            if pid == error.pid:
-                self._crew.kill(worker)
+        self._condemned.add(error.pid)
+        self._crew.kill(error.pid)
         task = self._tasks.get(error.task)
         if task is not None and not task.is_done and not self.in_turn:
             self._lanes[task.lane].put(task.message)
@@ -322,17 +335,28 @@ class Pool:
         if held is None and self._retiring and notice.detail == 0:
             self._retiring -= 1
             return
-        self._replace(notice, None if held is None or held.is_done else held)
+        if self._can_retry:
+            self._replace(notice, None if held is None or held.is_done else held)
+        else:
+            self._lose(notice.worker, ending(notice.pid, notice.detail))
+
+    def _lose(self, lane: int, why: str) -> None:
+        self._lost[lane] = why
+        for task in self._tasks.values():
+            if task.lane == lane and not task.is_done:
+                task.error = RuntimeError(why)
 
     def _replace(self, notice: Notice, held: Task | None) -> None:
         why = ending(notice.pid, notice.detail)
-        if held is None:
+        if notice.pid in self._condemned:
+            self._condemned.remove(notice.pid)
+        elif held is None:
             self._useless_deaths += 1
             if self._useless_deaths > 2 * self.n_workers:
                 raise RuntimeError(why)
         else:
             held.deaths += 1
-            if held.deaths > 1 or not self._can_retry:
+            if held.deaths > 1:
                 held.error = RuntimeError(why)
         if self.in_turn:
             self._renew_lane(notice.worker)
@@ -364,12 +388,12 @@ class Pool:
         if waited < self._timeout:
             return
         late = RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
-        for worker in self._crew.pids:
+        for worker, pid in self._crew.pids.items():
             if self._board.task(worker) == task.number:
                 if self._board.seconds(worker) >= self._timeout:
                     if task.deaths or not self._can_retry:
                         task.error = late
-                    self._crew.kill(worker)
+                    self._crew.kill(pid)
                 return
         # Nobody is at it: workers are stuck before their first task, or stopped.  One that was
         # put back after a death has as long again.

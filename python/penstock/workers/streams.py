@@ -9,7 +9,6 @@ from penstock.workers.failure import Failure
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
 from penstock.workers.pool import Pool
 from penstock.workers.tuner import Tuner
-from penstock.workers.wire import Result
 
 
 class Stream(Iterator[Any]):
@@ -33,6 +32,41 @@ class Stream(Iterator[Any]):
     def end_with(self, end: BaseException) -> None:
         """Leave the epoch; who asks for more gets this."""
         raise NotImplementedError
+
+
+class PoolStream(Stream):
+    """Batches that a pool makes.  A persistent pool belongs to the stream that is under way: who
+    has left it touches it no more, because by then it may be the next one's."""
+
+    def __init__(self, pool: Pool, is_own: bool) -> None:
+        self._pool = pool
+        self._is_own = is_own
+        self._has_left = False
+
+    def __next__(self) -> Any:
+        try:
+            return self._take_next()
+        except Exception:
+            raise
+        except BaseException:  # half-way, and a batch may be lost: it is not gone on with
+            self.end_with(RuntimeError("this iteration was interrupted: begin another"))
+            raise
+
+    def _take_next(self) -> Any:
+        raise NotImplementedError
+
+    def _drop_rest(self, end: BaseException) -> None:
+        raise NotImplementedError
+
+    def end_with(self, end: BaseException) -> None:
+        if self._has_left:
+            return
+        self._has_left = True
+        self._drop_rest(end)
+        if self._is_own:
+            self._pool.close()
+        elif not self._pool.is_closed:
+            self._pool.forget_all()
 
 
 class InlineStream(Stream):
@@ -65,7 +99,7 @@ class InlineStream(Stream):
         self._positions = iter(())
 
 
-class MapStream(Stream):
+class MapStream(PoolStream):
     """Batches of a map-style dataset, made by a pool; in the caller's process once the tuner
     finds that to be faster."""
 
@@ -81,14 +115,13 @@ class MapStream(Stream):
         tuner: Tuner | None,
         is_own: bool,
     ) -> None:
-        self._pool = pool
+        super().__init__(pool, is_own)
         self._make_inline = inline
         self._batches = batches
         self._epoch = epoch
         self._prefetch = prefetch
         self._budget = budget
         self._tuner = tuner
-        self._is_own = is_own
         self._under_way: deque[int] = deque()
         self._submitted = 0
         self._largest = 0  # bytes of a batch, as far as is known
@@ -97,7 +130,7 @@ class MapStream(Stream):
         self._last = time.perf_counter()
         self._fill()
 
-    def __next__(self) -> Any:
+    def _take_next(self) -> Any:
         if self._inline is not None:
             value = next(self._inline)
             self.delivered += 1
@@ -107,7 +140,7 @@ class MapStream(Stream):
         if not self._under_way:
             return self._next_behind()
         begin = time.perf_counter()
-        result = _wait(self, self._pool, self._under_way.popleft())
+        result = self._pool.result(self._under_way.popleft())
         waited = time.perf_counter() - begin
         self._largest = max(self._largest, result.nbytes)
         self._fill()
@@ -124,8 +157,8 @@ class MapStream(Stream):
         if self._end is None:
             self._inline = self._make_inline(self._batches)
             self._pool.close()
-            return next(self)
-        if self._tuner is not None:
+            return self._take_next()
+        if self._tuner is not None and not self._has_left:
             self._tuner.end()
         end, self._end = self._end, StopIteration()
         self.close()
@@ -140,7 +173,7 @@ class MapStream(Stream):
             except StopIteration:
                 self._end = StopIteration()
                 return
-            except BaseException as error:
+            except Exception as error:
                 self._end = error
                 return
             lane = self._submitted % self._pool.n_workers if self._pool.in_turn else 0
@@ -164,32 +197,13 @@ class MapStream(Stream):
         if is_changed and not tuner.is_inline:
             self._pool.resize(tuner.n_workers)
 
-    def end_with(self, end: BaseException) -> None:
+    def _drop_rest(self, end: BaseException) -> None:
         self._batches = iter(())
         if self._inline is not None:
             self._inline.end_with(end)
         if self._end is None or not isinstance(end, StopIteration):
             self._end = end
         self._under_way.clear()
-        _leave(self._pool, self._is_own)
-
-
-def _wait(stream: Stream, pool: Pool, number: int) -> Result:
-    """A task's result.  What was interrupted half-way is not gone on with."""
-    try:
-        return pool.result(number)
-    except Exception:
-        raise
-    except BaseException:
-        stream.end_with(RuntimeError("this iteration was interrupted: begin another"))
-        raise
-
-
-def _leave(pool: Pool, is_own: bool) -> None:
-    if is_own:
-        pool.close()
-    elif not pool.is_closed:
-        pool.forget_all()
 
 
 class _Copy(Iterator[Position]):
@@ -234,7 +248,7 @@ def _state(copies: list[_Copy], turn: int) -> dict[str, Any]:
     }
 
 
-class IterableStream(Stream):
+class IterableStream(PoolStream):
     """Batches of copies of an iterable dataset, one a worker, taken in turn as torch does."""
 
     def __init__(
@@ -247,13 +261,12 @@ class IterableStream(Stream):
         budget: int,
         is_own: bool,
     ) -> None:
-        self._pool = pool
+        super().__init__(pool, is_own)
         self._epoch = epoch
         self._prefetch = prefetch
         self._budget = budget // pool.n_workers  # of each
         self._largest = 0
         self._end: BaseException = StopIteration()
-        self._is_own = is_own
         n_workers = pool.n_workers
         self._copies = [_Copy.of(state, worker, n_workers) for worker in range(n_workers)]
         self._turn = 0 if state is None else int(state["turn"])
@@ -261,13 +274,13 @@ class IterableStream(Stream):
         for worker in range(n_workers):
             self._fill(worker)
 
-    def __next__(self) -> Any:
+    def _take_next(self) -> Any:
         while not all(copy.has_ended for copy in self._copies):
             worker = self._turn
             if self._copies[worker].has_ended:
                 self._turn = (worker + 1) % len(self._copies)
                 continue
-            result = _wait(self, self._pool, self._under_way[worker].popleft())
+            result = self._pool.result(self._under_way[worker].popleft())
             self._largest = max(self._largest, result.nbytes)
             value = self._pool.value(result)
             self._turn = (worker + 1) % len(self._copies)
@@ -295,8 +308,7 @@ class IterableStream(Stream):
     def state(self) -> dict[str, Any]:
         return _state(self._copies, self._turn)
 
-    def end_with(self, end: BaseException) -> None:
+    def _drop_rest(self, end: BaseException) -> None:
         self._end = end
         for copy in self._copies:
             copy.has_ended = True
-        _leave(self._pool, self._is_own)

@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.workers.board import Board
@@ -28,7 +29,7 @@ from penstock.workers.seeding import sources
 from penstock.workers.wire import Incoming, send
 
 GRACE_SECONDS = 1.0  # for a batch under way when the pool is closed
-_TICK_MS = 200  # where the kernel has no pidfds
+_TICK_SECONDS = 0.1  # where the kernel has no pidfds
 
 
 def zygote_main(control: socket.socket, job: Job, parent: int) -> None:
@@ -59,7 +60,7 @@ class Zygote:
     def run(self) -> None:
         is_open = True
         while is_open and self._parent_lives():
-            ready = self._wait(_TICK_MS)
+            ready = self._wait([self._control.fileno()])
             self._reap()
             if self._control.fileno() in ready:
                 is_open = self._obey()
@@ -71,14 +72,19 @@ class Zygote:
         for pid in self._pids.values():
             os.waitpid(pid, 0)
 
-    def _wait(self, tick_ms: int) -> set[int]:
+    def _wait(self, others: Sequence[int] = (), seconds: float | None = None) -> set[int]:
+        """Until the parent or a worker ends, or something is in `others`: which fds have it."""
         poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        watched = [self._parent_fd, *self._fds.values()]
-        for fd in watched:
+        watched = self._watched()
+        for fd in (*others, *watched):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
-        return {fd for fd, _ in poll.poll(tick_ms if None in watched else None)}
+        if None in watched:
+            seconds = _TICK_SECONDS if seconds is None else min(seconds, _TICK_SECONDS)
+        return {fd for fd, _ in poll.poll(None if seconds is None else 1000 * seconds)}
+
+    def _watched(self) -> list[int | None]:
+        return [self._parent_fd, *self._fds.values()]
 
     def _parent_lives(self) -> bool:
         if self._parent_fd is not None:
@@ -115,14 +121,14 @@ class Zygote:
         if received is None:
             return False
         message, fds, are_lost = received
-        what, worker, *rest = pickle.loads(message)
+        what, *rest = pickle.loads(message)
         if what == "setup":
             self._results = socket.socket(fileno=fds[0])
             self._board = Board(fds[1])
             os.close(fds[1])
         elif what == "fork":
-            self._fork(worker, rest[0], fds, are_lost)
-        elif what == "kill" and self._pids.get(worker) == rest[0]:
+            self._fork(*rest, fds, are_lost)
+        elif what == "kill" and rest[0] in self._pids.values():  # not reaped: still its own
             os.kill(rest[0], signal.SIGKILL)
         return True
 
@@ -167,7 +173,7 @@ class Zygote:
     def _close(self) -> None:
         """A worker needs nothing of the zygote's but results and board."""
         self._control.close()
-        for fd in (self._parent_fd, *self._fds.values()):
+        for fd in self._watched():
             if fd is not None:
                 os.close(fd)
 
@@ -179,8 +185,8 @@ class Zygote:
                 for pid in self._pids.values():
                     os.kill(pid, step)
                 end = time.monotonic() + GRACE_SECONDS / 4
-            while self._pids and self._parent_lives() and time.monotonic() < end:
-                time.sleep(0.002)
+            while self._pids and self._parent_lives() and (left := end - time.monotonic()) > 0:
+                self._wait(seconds=left)
                 self._reap()
 
 
