@@ -92,21 +92,26 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data", required=True, help="pictures, a folder a class")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--data", help="pictures, a folder a class")
+    what.add_argument("--from", dest="earlier", type=Path, help="show the JSON of an earlier run")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--only", help="some of none,given,random")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     parser.add_argument("--verbose", action="store_true", help="show the training's own output")
     options = parser.parse_args()
-    results = {}
-    is_right = True
-    for augment in options.only.split(",") if options.only else AUGMENTS:
-        sides = run("torch", augment, options), run("penstock", augment, options)
+    earlier = json.loads(options.earlier.read_text()) if options.earlier else {}
+    results, is_right = {}, True
+    for augment in options.only.split(",") if options.only else earlier or AUGMENTS:
+        if options.earlier:
+            sides = earlier[augment]
+        else:
+            sides = run("torch", augment, options), run("penstock", augment, options)
         results[augment] = sides
         is_good, words = compare(augment, *sides)
         is_right &= is_good
-        print(f"  {words}", flush=True)
+        print(f"{AUGMENTS[augment]}: {words}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(results))
     if options.plot:

@@ -152,13 +152,18 @@ def run_for(
 
 
 def in_child(*arguments: Any) -> dict[str, Any]:
+    return in_process(measure, *arguments)
+
+
+def in_process(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """What a function says, run in a process of its own."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             os.close(reader)
-            result = measure(*arguments)
+            result = function(*arguments)
             os.write(writer, json.dumps(result).encode())
             code = 0
         finally:
