@@ -23,7 +23,6 @@ from penstock.torch.partly import Key, PartlyCompiled  # noqa: E402
 
 # Advice that torchvision gives about what is tested here.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The transform `ToTensor"),
     pytest.mark.filterwarnings("ignore:Anti-alias option"),
 ]
 

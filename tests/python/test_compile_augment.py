@@ -11,10 +11,6 @@ from compile_checks import Halve, assert_exact, levels_off  # noqa: E402
 from penstock import transforms as T  # noqa: E402
 from penstock.torch.compiled import Compiled, compile_dataset  # noqa: E402
 
-if not hasattr(T, "AutoAugment"):
-    pytest.skip("the augmentations are not native yet", allow_module_level=True)
-
-pytestmark = pytest.mark.filterwarnings("ignore:The transform `ToTensor")
 BOTH = pytest.mark.parametrize("t", [v1, v2], ids=["v1", "v2"])
 Mode = v1.InterpolationMode
 

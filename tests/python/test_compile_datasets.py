@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-import penstock
-
 torch = pytest.importorskip("torch")
 v1 = pytest.importorskip("torchvision.transforms")
 v2 = pytest.importorskip("torchvision.transforms.v2")
@@ -391,7 +389,6 @@ def test_torchvision_may_be_absent(run_python):
     assert "builtins.list is not a dataset that is known here" in result.stdout
 
 
-@pytest.mark.skipif(not hasattr(penstock.Dataset, "from_list"), reason="needs lists of files")
 def test_the_native_dataset_is_the_list(folder):
     dataset = ImageFolder(folder, LINE)
     result = compile_dataset(Subset(dataset, [9, 3, 3, 20]))

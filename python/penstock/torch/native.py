@@ -211,8 +211,9 @@ class FedEpoch:
     Tasks go in as far ahead as torch would ask its sampler: so many before the first batch is
     asked for, and one more with each batch received; without workers each when it is asked
     for.  If nobody said how many workers torch would have (num_workers="auto" with
-    order="torch"), our threads are kept busy, from the first batch on.  Where the sampler does not say how large its batches get, a larger one than ever
-    waits until all before it are out, and goes to a larger loader.
+    order="torch"), our threads are kept busy, from the first batch on.  Where the sampler does
+    not say how large its batches get, a larger one than ever waits until all before it are out,
+    and goes to a larger loader.
     """
 
     def __init__(self, engine: NativeEngine, loader: Any, work: Work) -> None:

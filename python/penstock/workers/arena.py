@@ -250,10 +250,6 @@ class Reader:
         self.keep = 4  # arenas worth keeping beside those that are looked at
         _readers.add(self)
 
-    @property
-    def mapped_bytes(self) -> int:
-        return sum(seen.mapping.size for seen in list(self._seen.values()))
-
     def add(self, pid: int, number: int, fd: int, size: int) -> None:
         """Map an arena that a worker made.  The descriptor stays the caller's."""
         self._seen[pid, number] = Seen((pid, number), Mapping(fd, size))

@@ -87,7 +87,7 @@ class Crew:
 
     def notices(self) -> list[Notice]:
         """What happened since.  Raises RuntimeError when the zygote is gone."""
-        found = []
+        found: list[Notice] = []
         while True:
             try:
                 received = self._incoming.receive(socket.MSG_DONTWAIT)

@@ -254,10 +254,6 @@ class Pool:
         assert task.result is not None
         return task.result
 
-    def has_result(self, number: int) -> bool:
-        self._receive()
-        return self._tasks[number].is_done
-
     def value(self, result: Result) -> Any:
         return result.value(self._reader)
 

@@ -127,7 +127,8 @@ class Zygote:
             self._board = Board(fds[1])
             os.close(fds[1])
         elif what == "fork":
-            self._fork(*rest, fds, are_lost)
+            worker, n_workers = rest
+            self._fork(worker, n_workers, fds, are_lost)
         elif what == "kill" and rest[0] in self._pids.values():  # not reaped: still its own
             os.kill(rest[0], signal.SIGKILL)
         return True
