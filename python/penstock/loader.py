@@ -56,18 +56,11 @@ class Options(TypedDict, total=False):
     index: bool
 
 
-class Engine:
-    """What loaders of every kind have: threads behind them, counters, an end."""
-
-    _core: _core.Loader
-
-    def stats(self) -> dict[str, int]:
-        """Counters since creation: batches, bytes, time by stage (ns), memory."""
-        return self._core.stats()
+class Closing:
+    """`with loader:` ends what runs behind it."""
 
     def close(self) -> None:
-        """End the threads.  Batches already received stay valid."""
-        self._core.close()
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self
@@ -79,6 +72,20 @@ class Engine:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class Engine(Closing):
+    """What loaders of every kind have: threads behind them, counters, an end."""
+
+    _core: _core.Loader
+
+    def stats(self) -> dict[str, int]:
+        """Counters since creation: batches, bytes, time by stage (ns), memory."""
+        return self._core.stats()
+
+    def close(self) -> None:
+        """End the threads.  Batches already received stay valid."""
+        self._core.close()
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__

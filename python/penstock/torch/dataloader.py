@@ -23,7 +23,6 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, Literal, Self
 
 import torch
@@ -37,6 +36,7 @@ from penstock.loader import (
     INT32_MAX,
     INT64_MAX,
     ON_ERROR,
+    Closing,
     OnError,
     Path,
     Tail,
@@ -63,7 +63,7 @@ Order = Literal["sequential", "shuffle", "block", "torch"]
 OWN_ORDERS = ("sequential", "shuffle", "block")
 
 
-class DataLoader(torch_data.DataLoader):
+class DataLoader(Closing, torch_data.DataLoader):
     """torch.utils.data.DataLoader's arguments mean what they mean there; docs/pytorch.md lists
     the differences.  dataset may also be a path or a penstock.Dataset.  Ours are:
 
@@ -395,17 +395,6 @@ class DataLoader(torch_data.DataLoader):
         """End threads and processes.  Batches already received stay valid."""
         if self._engine is not None:
             self._engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings travel, engines do not: a copy makes its own, and begins its next epoch."""
