@@ -489,3 +489,15 @@ def test_a_state_without_its_samplers_marks_is_refused():
     del state["marks"]
     with pytest.raises(penstock.StateError, match="sampler"):
         loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("damaged", ["", "no base85 \x00", "abc", None], ids=repr)
+def test_a_damaged_generator_is_refused(damaged):
+    generator = torch.Generator()
+    loader = ptorch.DataLoader(
+        Draws(), 4, shuffle=True, order="torch", generator=generator, num_workers=0
+    )
+    state = loader.state_dict()
+    state["marks"]["generators"] = [damaged]
+    with pytest.raises(penstock.StateError, match="damaged"):
+        loader.load_state_dict(state)

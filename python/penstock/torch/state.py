@@ -140,7 +140,10 @@ def _pack(numbers: torch.Tensor | np.ndarray) -> str:
 
 
 def _unpack(text: str) -> torch.Tensor:
-    data = bytearray(zlib.decompress(base64.b85decode(text)))
+    try:
+        data = bytearray(zlib.decompress(base64.b85decode(text)))
+    except (ValueError, TypeError, zlib.error) as error:
+        raise StateError(f"a generator's state is damaged: {error}") from None
     return torch.frombuffer(data, dtype=torch.uint8)
 
 
