@@ -4,6 +4,7 @@ import faulthandler
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -175,3 +176,21 @@ def test_a_dead_zygote_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=f"pid {pool.zygote_pid}.*Killed"):
         pool.result(number)
     pool.close()
+
+
+def test_closing_while_another_thread_waits_is_told_there() -> None:
+    workers = Workers(Job(Items(lambda index: time.sleep(3600))), 1)
+    stream, told = workers.epoch(plan(3)), []
+
+    def wait() -> None:
+        try:
+            next(stream)
+        except BaseException as error:
+            told.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    workers.close()
+    waiting.join(60)
+    assert [type(error) for error in told] == [RuntimeError]
+    assert "closed" in str(told[0])

@@ -244,10 +244,14 @@ class Pool:
         self.check_usable()
         task = self._tasks[number]
         begin = time.monotonic()
-        self._receive()
-        while not task.is_done:
-            self._wait(task, begin)
+        try:
             self._receive()
+            while not task.is_done:
+                self._wait(task, begin)
+                self._receive()
+        except (OSError, ValueError):
+            self.check_usable()  # closed meanwhile, by another thread
+            raise
         del self._tasks[number]
         if task.error is not None:
             raise task.error
