@@ -4,12 +4,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 
-enum { SLAB_ALIGN = 64, HUGE_PAGE = 1 << 21 };
+enum { SLAB_ALIGN = 64 };
 
 struct pen__slab_pool {
     pthread_mutex_t lock; /* guards all below but the constants */
@@ -108,18 +107,16 @@ void pen__slab_pool_release(pen__slab_pool *pool)
 static pen_batch *slab_create(pen__slab_pool *pool)
 {
     offsets at = place_parts(&pool->plan);
-    size_t total = at.end;
-    bool is_large = total >= 2 * HUGE_PAGE;
     pen_batch *batch = pen__calloc(1, sizeof *batch);
     if (!batch)
         return NULL;
-    batch->data = pen__aligned(is_large ? HUGE_PAGE : SLAB_ALIGN, total);
+    /* No huge pages: a virtual machine often gives those that are free back to its host, and having
+     * them again can take longer than filling the slab (docs/decode.md). */
+    batch->data = pen__aligned(SLAB_ALIGN, at.end);
     if (!batch->data) {
         pen__free(batch);
         return NULL;
     }
-    if (is_large) /* a batch is written once through: fewer, larger page faults */
-        madvise(batch->data, total & ~(size_t)(HUGE_PAGE - 1), MADV_HUGEPAGE);
     batch->labels = (int64_t *)(void *)(batch->data + at.labels);
     batch->ids = (int64_t *)(void *)(batch->data + at.ids);
     batch->mask = batch->data + at.mask;
