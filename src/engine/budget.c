@@ -1,9 +1,14 @@
 /* budget.c - blocks under one limit.
  *
- * Invariants, with the lock held:
- *   1. used <= limit: `used` counts blocks in use, their extras and kept blocks.
- *   2. Kept blocks are nobody's and may be freed at any moment.
- *   3. A get succeeds only if no waiter has a lower rank.
+ * Invariants:
+ *   1. used <= limit: `used` counts blocks in use, their extras, and kept blocks, also at home.
+ *   2. Kept blocks are nobody's and may be freed at any moment by who holds the lock.
+ *   3. While somebody waits, no block is got or kept without the lock, and a get succeeds
+ *      only if no waiter has a lower rank.
+ *
+ * Why no wake-up is lost though blocks go home without the lock: who wants to wait first says so in
+ * n_waiters and then looks for blocks at home; who brings one home first leaves it and
+ * then looks at n_waiters.  One of the two sees the other.
  */
 #include "engine/budget.h"
 
@@ -21,17 +26,24 @@ enum {
     MAX_KEPT_BYTES = 1 << 25, /* a huge image's block is not worth keeping */
 };
 
+/* A home's state.  Its thread and, with the lock, others move it from FULL to BUSY; whoever did
+ * may look at the block. */
+enum { HOME_EMPTY, HOME_FULL, HOME_BUSY };
+
 typedef struct waiter {
     int64_t rank;
     struct waiter *next;
 } waiter;
 
 struct pen__budget {
-    pthread_mutex_t lock; /* guards all below but limit and cancel */
+    pthread_mutex_t lock; /* guards all below but constants and what is atomic */
     pthread_cond_t freed;
     const atomic_bool *cancel;
-    int64_t limit, used, peak;
+    int64_t limit;
+    _Atomic int64_t used, peak;
+    atomic_int n_waiters;
     waiter *waiters;
+    pen__home *homes;
     int n_kept;
     pen__block kept[MAX_KEPT];
 };
@@ -61,20 +73,53 @@ void pen__budget_free(pen__budget *b)
     pen__free(b);
 }
 
-static void drop_kept(pen__budget *b, int i)
+void pen__budget_add_home(pen__budget *b, pen__home *home)
 {
-    b->used -= (int64_t)b->kept[i].cap;
-    pen__free(b->kept[i].data);
-    b->kept[i] = b->kept[--b->n_kept];
+    pthread_mutex_lock(&b->lock);
+    home->next = b->homes;
+    b->homes = home;
+    pthread_mutex_unlock(&b->lock);
 }
 
-/* Take the smallest kept block that fits without wasting more than it holds. */
+/* What is at home, if nobody was faster. */
+static bool empty_home(pen__home *home, pen__block *out)
+{
+    int full = HOME_FULL;
+    if (!atomic_compare_exchange_strong(&home->state, &full, HOME_BUSY))
+        return false;
+    *out = home->block;
+    home->block = (pen__block){0};
+    atomic_store(&home->state, HOME_EMPTY);
+    return true;
+}
+
+/* Free a block that nobody uses; false if there is none. */
+static bool drop_one(pen__budget *b)
+{
+    pen__block dropped = {0};
+    if (b->n_kept > 0)
+        dropped = b->kept[--b->n_kept];
+    for (pen__home *home = b->homes; home && !dropped.data; home = home->next)
+        empty_home(home, &dropped);
+    if (!dropped.data)
+        return false;
+    b->used -= (int64_t)dropped.cap;
+    pen__free(dropped.data);
+    return true;
+}
+
+/* Is a block good for so many bytes, without wasting more than it holds? */
+static bool suits(const pen__block *block, size_t bytes)
+{
+    return block->cap >= bytes && block->cap / 4 <= bytes;
+}
+
+/* Take the smallest kept block that suits. */
 static bool reuse(pen__budget *b, size_t bytes, pen__block *out)
 {
     int best = -1;
     for (int i = 0; i < b->n_kept; i++)
-        if (b->kept[i].cap >= bytes && b->kept[i].cap / 4 <= bytes &&
-            (best < 0 || b->kept[i].cap < b->kept[best].cap))
+        if (suits(&b->kept[i], bytes) && (best < 0 || b->kept[i].cap < b->kept[best].cap))
             best = i;
     if (best < 0)
         return false;
@@ -91,15 +136,27 @@ static bool is_next(const pen__budget *b, int64_t rank)
     return true;
 }
 
+/* Count `bytes` more if they fit.  Needs no lock. */
+static bool try_count(pen__budget *b, size_t bytes)
+{
+    int64_t used = atomic_load(&b->used), wanted;
+    do {
+        wanted = used + (int64_t)bytes;
+        if (wanted > b->limit)
+            return false;
+    } while (!atomic_compare_exchange_weak(&b->used, &used, wanted));
+    int64_t peak = atomic_load(&b->peak);
+    while (wanted > peak && !atomic_compare_exchange_weak(&b->peak, &peak, wanted)) {
+    }
+    return true;
+}
+
 /* Count `bytes` more, giving up kept blocks if that makes room. */
 static bool count(pen__budget *b, size_t bytes)
 {
-    while (b->used + (int64_t)bytes > b->limit && b->n_kept > 0)
-        drop_kept(b, b->n_kept - 1);
-    if (b->used + (int64_t)bytes > b->limit)
-        return false;
-    b->used += (int64_t)bytes;
-    b->peak = b->used > b->peak ? b->used : b->peak;
+    while (!try_count(b, bytes))
+        if (!drop_one(b))
+            return false;
     return true;
 }
 
@@ -139,15 +196,18 @@ static int reserve_or_wait(pen__budget *b, int64_t rank, size_t bytes, size_t ex
             rc = PEN_AGAIN;
         if (rc)
             break;
-        if (!is_queued) {
-            self.next = b->waiters;
-            b->waiters = &self;
-            is_queued = true;
+        if (is_queued) {
+            pthread_cond_wait(&b->freed, &b->lock);
+            continue;
         }
-        pthread_cond_wait(&b->freed, &b->lock);
+        self.next = b->waiters;
+        b->waiters = &self;
+        b->n_waiters++;
+        is_queued = true; /* and once more: something may just have come home */
     }
     if (is_queued) {
         leave_queue(b, &self);
+        b->n_waiters--;
         pthread_cond_broadcast(&b->freed); /* the next in rank may go now */
     }
     return rc;
@@ -158,13 +218,69 @@ size_t pen__budget_cost(size_t bytes)
     return (bytes / BLOCK_ROUND + 1) * BLOCK_ROUND; /* never 0, also for empty files */
 }
 
-int pen__budget_get(pen__budget *b, int64_t rank, size_t bytes, size_t extra, bool may_wait,
-                    pen__block *out)
+/* A block becomes nobody's.  Called with the lock held; returns what is to be freed without it. */
+static uint8_t *keep(pen__budget *b, pen__block *block)
+{
+    uint8_t *unwanted = NULL;
+    b->used -= (int64_t)block->extra;
+    if (block->data && !b->waiters && b->n_kept < MAX_KEPT && block->cap <= MAX_KEPT_BYTES) {
+        b->kept[b->n_kept++] = (pen__block){block->data, block->cap, 0};
+    } else {
+        b->used -= (int64_t)block->cap;
+        unwanted = block->data;
+    }
+    if (b->waiters)
+        pthread_cond_broadcast(&b->freed);
+    return unwanted;
+}
+
+static void put_for_all(pen__budget *b, pen__block *block)
+{
+    pthread_mutex_lock(&b->lock);
+    uint8_t *unwanted = keep(b, block);
+    pthread_mutex_unlock(&b->lock);
+    pen__free(unwanted);
+    memset(block, 0, sizeof *block);
+}
+
+/* The block from last time, if it will do.  Takes no lock. */
+static bool get_from_home(pen__budget *b, pen__home *home, size_t bytes, size_t extra,
+                          pen__block *out)
+{
+    if (!home || b->n_waiters > 0 || !empty_home(home, out))
+        return false;
+    if (suits(out, bytes) && try_count(b, extra)) {
+        out->extra = extra;
+        return true;
+    }
+    put_for_all(b, out);
+    return false;
+}
+
+/* Leave the block for next time.  Takes no lock. */
+static bool put_at_home(pen__budget *b, pen__home *home, pen__block *block)
+{
+    if (!home || !block->data || b->n_waiters > 0 || block->cap > MAX_KEPT_BYTES ||
+        home->state != HOME_EMPTY)
+        return false;
+    b->used -= (int64_t)block->extra;
+    home->block = (pen__block){block->data, block->cap, 0};
+    atomic_store(&home->state, HOME_FULL);
+    memset(block, 0, sizeof *block);
+    if (b->n_waiters > 0)
+        pen__budget_wake(b); /* they may not have seen it */
+    return true;
+}
+
+int pen__budget_get(pen__budget *b, pen__home *home, int64_t rank, size_t bytes, size_t extra,
+                    bool may_wait, pen__block *out)
 {
     memset(out, 0, sizeof *out);
     size_t rounded = pen__budget_cost(bytes);
     if ((int64_t)bytes > b->limit || (int64_t)(rounded + extra) > b->limit)
         return PEN_EBUDGET;
+    if (get_from_home(b, home, rounded, extra, out))
+        return 0;
     pthread_mutex_lock(&b->lock);
     int rc = reserve_or_wait(b, rank, rounded, extra, may_wait, out);
     pthread_mutex_unlock(&b->lock);
@@ -175,31 +291,33 @@ int pen__budget_get(pen__budget *b, int64_t rank, size_t bytes, size_t extra, bo
     if (!out->data) {
         out->data = pen__aligned(BLOCK_ALIGN, out->cap);
         if (!out->data) {
-            pen__budget_put(b, out);
+            put_for_all(b, out);
             return PEN_ENOMEM;
         }
     }
     return 0;
 }
 
-void pen__budget_put(pen__budget *b, pen__block *block)
+void pen__budget_put(pen__budget *b, pen__home *home, pen__block *block)
 {
-    if (block->cap == 0 && block->extra == 0)
-        return;
+    bool is_none = block->cap == 0 && block->extra == 0;
+    if (!is_none && !put_at_home(b, home, block))
+        put_for_all(b, block);
+}
+
+void pen__budget_remove_home(pen__budget *b, pen__home *home)
+{
+    pen__block block = {0};
     uint8_t *unwanted = NULL;
     pthread_mutex_lock(&b->lock);
-    b->used -= (int64_t)block->extra;
-    if (block->data && !b->waiters && b->n_kept < MAX_KEPT && block->cap <= MAX_KEPT_BYTES) {
-        b->kept[b->n_kept++] = (pen__block){block->data, block->cap, 0};
-    } else {
-        b->used -= (int64_t)block->cap;
-        unwanted = block->data;
-    }
-    if (b->waiters)
-        pthread_cond_broadcast(&b->freed);
+    pen__home **at = &b->homes;
+    while (*at != home)
+        at = &(*at)->next;
+    *at = home->next;
+    if (empty_home(home, &block))
+        unwanted = keep(b, &block);
     pthread_mutex_unlock(&b->lock);
     pen__free(unwanted);
-    memset(block, 0, sizeof *block);
 }
 
 void pen__budget_wake(pen__budget *b)
@@ -214,10 +332,8 @@ int64_t pen__budget_limit(const pen__budget *b)
     return b->limit;
 }
 
-void pen__budget_usage(pen__budget *b, int64_t *used, int64_t *peak)
+void pen__budget_usage(const pen__budget *b, int64_t *used, int64_t *peak)
 {
-    pthread_mutex_lock(&b->lock);
     *used = b->used;
     *peak = b->peak;
-    pthread_mutex_unlock(&b->lock);
 }

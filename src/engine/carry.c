@@ -21,14 +21,24 @@ enum {
     ALIGN = 64,
 };
 
-int pen__carrier_init(pen__carrier *carrier, const atomic_bool *cancel)
+int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel)
 {
     memset(carrier, 0, sizeof *carrier);
-    return pen__decoder_create(&carrier->dec, cancel);
+    int rc = pen__decoder_create(&carrier->dec, cancel);
+    if (rc)
+        return rc;
+    carrier->budget = budget;
+    pen__budget_add_home(budget, &carrier->file_home);
+    pen__budget_add_home(budget, &carrier->scratch_home);
+    return 0;
 }
 
 void pen__carrier_fini(pen__carrier *carrier)
 {
+    if (!carrier->budget) /* it did not come into being */
+        return;
+    pen__budget_remove_home(carrier->budget, &carrier->scratch_home);
+    pen__budget_remove_home(carrier->budget, &carrier->file_home);
     pen__decoder_free(carrier->dec);
     carrier->dec = NULL;
 }
@@ -133,11 +143,11 @@ static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, c
 }
 
 /* Ask for memory and count the time as idle. */
-static int get_block(const pen__carry_env *env, pen__carrier *c, int64_t rank, size_t bytes,
-                     size_t extra, pen__block *out)
+static int get_block(pen__carrier *c, pen__home *home, int64_t rank, size_t bytes, size_t extra,
+                     pen__block *out)
 {
     int64_t t0 = pen__now_ns();
-    int rc = pen__budget_get(env->budget, rank, bytes, extra, true, out);
+    int rc = pen__budget_get(c->budget, home, rank, bytes, extra, true, out);
     pen__counter_add(&c->idle_ns, pen__now_ns() - t0);
     return rc;
 }
@@ -149,9 +159,9 @@ static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const 
     size_t file_bytes = (len + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     size_t bytes = file_bytes + c->plan.scratch_bytes;
     pen__block block;
-    int rc = get_block(env, c, rank, bytes, c->plan.library_bytes, &block);
+    int rc = get_block(c, NULL, rank, bytes, c->plan.library_bytes, &block);
     if (rc)
-        return explain(err, rc, bytes, c->plan.library_bytes, env->budget);
+        return explain(err, rc, bytes, c->plan.library_bytes, c->budget);
     rc = read_sample(env, c, key->sample, block.data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, block.data, len, err);
@@ -161,7 +171,7 @@ static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const 
         rc = pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
     if (rc == 0)
         rc = run(env, c, key, block.data, len, block.data + file_bytes, dst, err);
-    pen__budget_put(env->budget, &block);
+    pen__budget_put(c->budget, NULL, &block);
     return rc;
 }
 
@@ -169,25 +179,24 @@ static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
                  size_t len, void *dst, pen_error *err)
 {
     pen__block file, scratch;
-    int rc = get_block(env, c, rank, len, 0, &file);
+    int rc = get_block(c, &c->file_home, rank, len, 0, &file);
     if (rc)
-        return explain(err, rc, len, 0, env->budget);
+        return explain(err, rc, len, 0, c->budget);
     rc = read_sample(env, c, key->sample, file.data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, file.data, len, err);
     if (rc == 0) {
-        int got = pen__budget_get(env->budget, rank, c->plan.scratch_bytes, c->plan.library_bytes,
-                                  false, &scratch);
+        int got = pen__budget_get(c->budget, &c->scratch_home, rank, c->plan.scratch_bytes,
+                                  c->plan.library_bytes, false, &scratch);
         if (got == PEN_AGAIN) {
-            pen__budget_put(env->budget, &file);
+            pen__budget_put(c->budget, NULL, &file);
             return carry_in_one_block(env, c, key, rank, len, dst, err);
         }
-        rc =
-            got ? explain(err, got, len + c->plan.scratch_bytes, c->plan.library_bytes, env->budget)
-                : run(env, c, key, file.data, len, scratch.data, dst, err);
-        pen__budget_put(env->budget, &scratch);
+        rc = got ? explain(err, got, len + c->plan.scratch_bytes, c->plan.library_bytes, c->budget)
+                 : run(env, c, key, file.data, len, scratch.data, dst, err);
+        pen__budget_put(c->budget, &c->scratch_home, &scratch);
     }
-    pen__budget_put(env->budget, &file);
+    pen__budget_put(c->budget, &c->file_home, &file);
     return rc;
 }
 

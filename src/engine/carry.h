@@ -13,7 +13,6 @@
 typedef struct pen__carry_env {
     pen_dataset *ds;
     pen_pipeline *pipe;
-    pen__budget *budget;
     const atomic_bool *cancel;
     pen__sidecar *marks; /* of JPEG files, or NULL */
 } pen__carry_env;
@@ -21,6 +20,8 @@ typedef struct pen__carry_env {
 /* One thread's tools.  Counters have one writer and any number of readers. */
 typedef struct pen__carrier {
     pen__decoder *dec;
+    pen__budget *budget;
+    pen__home file_home, scratch_home;
     _Atomic int64_t bytes_read;
     _Atomic int64_t read_ns, decode_ns, augment_ns, tensor_ns, idle_ns;
     _Atomic int64_t jpeg_indexed, jpeg_plain, jpeg_library;
@@ -30,7 +31,7 @@ typedef struct pen__carrier {
     uint8_t marks[PEN__DECODE_MARKS_MAX];
 } pen__carrier;
 
-int pen__carrier_init(pen__carrier *carrier, const atomic_bool *cancel);
+int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel);
 void pen__carrier_fini(pen__carrier *carrier);
 
 /* Carry sample key->sample into dst (pipe->shape.bytes).  `rank` is its place in the

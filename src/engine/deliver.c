@@ -195,7 +195,7 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     pen__slab_pool *slabs = NULL; /* of its own: a replay takes no place in the stream */
     pen_batch *batch = NULL;
     pen__carrier *carrier = pen__malloc(sizeof *carrier);
-    rc = carrier ? pen__carrier_init(carrier, &loader->cancel) : PEN_ENOMEM;
+    rc = carrier ? pen__carrier_init(carrier, loader->budget, &loader->cancel) : PEN_ENOMEM;
     if (rc == 0)
         rc = pen__slab_pool_create(&slabs, &loader->slab, 1);
     if (rc == 0 && !(batch = pen__slab_get(slabs)))

@@ -11,8 +11,7 @@ enum { MAX_REPLACEMENTS = 32 };
 
 pen__carry_env pen__loader_env(const pen_loader *loader)
 {
-    return (pen__carry_env){loader->ds, loader->pipe, loader->budget, &loader->cancel,
-                            loader->marks};
+    return (pen__carry_env){loader->ds, loader->pipe, &loader->cancel, loader->marks};
 }
 
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,

@@ -91,7 +91,7 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *dec
     enum { KEEP_SHARE = 16 };
     int64_t slab = (int64_t)pen__slab_bytes(&loader->slab);
     int64_t fitting = loader->opts.memory_budget / 2 / slab;
-    loader->max_slabs = loader->opts.ready_batches;
+    loader->max_slabs = loader->opts.ready_batches + 1; /* the one that the user gives back */
     if (fitting < loader->max_slabs)
         loader->max_slabs = fitting < 1 ? 1 : (int)fitting;
     int64_t n = n_carriers(loader);
@@ -123,6 +123,14 @@ static void open_index(pen_loader *loader)
     loader->marks = pen__sidecar_open(loader->ds, max_bytes);
 }
 
+/* Batches in the reorder window.  One slab less than there may be, where that leaves two: what the
+ * user drops is then taken up again instead of freed and, page by page, allocated. */
+static int window_size(const pen_loader *loader)
+{
+    int n = loader->max_slabs > 2 ? loader->max_slabs - 1 : loader->max_slabs;
+    return n < loader->opts.ready_batches ? n : loader->opts.ready_batches;
+}
+
 static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
 {
     int64_t sample_bytes = 0, decoder_keep = 0;
@@ -139,13 +147,13 @@ static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
         rc =
             pen__feed_create(&loader->feed, pen_dataset_count(loader->ds), loader->opts.batch_size);
     if (rc == 0)
-        rc = pen__window_create(&loader->window, loader->max_slabs, pen__loader_open_job, loader);
+        rc = pen__window_create(&loader->window, window_size(loader), pen__loader_open_job, loader);
     int n = n_carriers(loader);
     if (rc == 0 && !(loader->carriers = pen__calloc((size_t)n, sizeof *loader->carriers)))
         rc = PEN_ENOMEM;
     for (; rc == 0 && loader->n_carriers < n; loader->n_carriers++) {
         pen__carrier *carrier = &loader->carriers[loader->n_carriers];
-        if ((rc = pen__carrier_init(carrier, &loader->cancel)) != 0)
+        if ((rc = pen__carrier_init(carrier, loader->budget, &loader->cancel)) != 0)
             break;
         pen__decoder_set_keep(carrier->dec, (size_t)decoder_keep);
     }

@@ -1,10 +1,15 @@
-/* window.c - a ring of open jobs under one lock.
+/* window.c - a ring of open jobs under one lock, and a ticket that needs none.
+ *
+ * Slots of the newest job are claimed by decrementing the ticket, done ones are counted in
+ * their job; the lock is taken once or twice a job, to open it and to wake the taker.
  *
  * Invariants, with the lock held:
  *   1. head <= tail <= head + capacity; jobs head..tail-1 are open.
- *   2. Only the newest open job (tail - 1) has slots left to claim.
- *   3. n_busy counts claims that are not done yet, over all jobs.
- *   4. While `paused`, nothing is claimed or opened.
+ *   2. Only the newest open job (tail - 1) has slots left to claim.  The ticket is its number and
+ *      how many; who decrements it owns a slot, and the job stays until that is done.
+ *   3. Jobs are numbered on for ever, so that a ticket never comes back; `base` is the
+ *      number at which the caller's count began, and does not change while a slot is claimed.
+ *   4. While `paused` or `closed`, the ticket is empty and nothing is opened.
  */
 #include "sched/window.h"
 
@@ -12,26 +17,33 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 
+enum { TICKET_BITS = 24 }; /* of slots left; above them the job's number */
+
 typedef struct job {
     void *payload;
-    int32_t n_slots, n_claimed, n_done;
+    int32_t n_slots;
+    int32_t n_dropped; /* slots that were unclaimed when a pause took the ticket away */
+    _Atomic int32_t n_done;
 } job;
 
 struct pen__window {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all below but what is atomic */
     pthread_cond_t room;  /* workers: a slot may be claimable */
     pthread_cond_t ready; /* consumer: the head may be complete; pause: a claim was done */
     pen__window_open open;
     void *ctx;
-    int64_t head, tail;
-    int n_busy, open_error;
-    bool paused, closed;
+    int64_t head, tail, base;
+    int open_error;
+    bool closed;
     int capacity;
+    atomic_bool paused;
+    _Atomic uint64_t ticket;
     job ring[];
 };
 
@@ -70,26 +82,50 @@ static job *job_at(pen__window *w, int64_t seq)
     return &w->ring[seq % w->capacity];
 }
 
-static bool head_is_complete(pen__window *w)
+static bool is_complete(const job *j)
 {
-    const job *j = job_at(w, w->head);
-    return w->head < w->tail && j->n_done == j->n_slots;
+    return atomic_load(&j->n_done) == j->n_slots;
 }
 
-/* Make sure that the newest job has a slot to claim; false if that is not possible now. */
-static bool have_slot(pen__window *w)
+static bool head_is_complete(pen__window *w)
 {
-    if (w->paused || w->open_error)
-        return false;
-    if (w->tail > w->head) {
-        const job *newest = job_at(w, w->tail - 1);
-        if (newest->n_claimed < newest->n_slots)
-            return true;
-    }
-    if (w->tail - w->head == w->capacity)
+    return w->head < w->tail && is_complete(job_at(w, w->head));
+}
+
+static int32_t slots_left(uint64_t ticket)
+{
+    return (int32_t)(ticket & ((1U << TICKET_BITS) - 1));
+}
+
+/* Claim a slot of the newest job, if it has one left. */
+static bool take_ticket(pen__window *w, pen__claim *out)
+{
+    uint64_t ticket = atomic_load(&w->ticket);
+    do {
+        if (slots_left(ticket) == 0)
+            return false;
+    } while (!atomic_compare_exchange_weak(&w->ticket, &ticket, ticket - 1));
+    int64_t number = (int64_t)(ticket >> TICKET_BITS);
+    const job *j = job_at(w, number);
+    *out = (pen__claim){number - w->base, j->n_slots - slots_left(ticket), j->payload};
+    return true;
+}
+
+/* Nobody claims anything more of the newest job. */
+static void void_ticket(pen__window *w)
+{
+    int32_t n_left = slots_left(atomic_exchange(&w->ticket, 0));
+    if (n_left > 0)
+        job_at(w, w->tail - 1)->n_dropped = n_left;
+}
+
+/* Open a job whose slots can be claimed; false if that is not possible now. */
+static bool open_job(pen__window *w)
+{
+    if (w->paused || w->open_error || w->tail - w->head == w->capacity)
         return false;
     void *payload = NULL;
-    int n_slots = w->open(w->ctx, w->tail, &payload);
+    int n_slots = w->open(w->ctx, w->tail - w->base, &payload);
     if (n_slots == 0)
         return false;
     if (n_slots < 0) {
@@ -97,7 +133,9 @@ static bool have_slot(pen__window *w)
         pthread_cond_broadcast(&w->ready);
         return false;
     }
-    *job_at(w, w->tail) = (job){.payload = payload, .n_slots = n_slots};
+    job *j = job_at(w, w->tail);
+    *j = (job){.payload = payload, .n_slots = n_slots};
+    atomic_store(&w->ticket, (uint64_t)w->tail << TICKET_BITS | (uint64_t)n_slots);
     w->tail++;
     if (n_slots > 1) /* whoever waits for room may help with this one */
         pthread_cond_broadcast(&w->room);
@@ -106,21 +144,19 @@ static bool have_slot(pen__window *w)
 
 int pen__window_claim(pen__window *w, bool wait, pen__claim *out)
 {
-    pthread_mutex_lock(&w->lock);
+    if (take_ticket(w, out))
+        return 0;
     int rc = 0;
-    while (!w->closed && !have_slot(w)) {
-        if (!wait) {
+    pthread_mutex_lock(&w->lock);
+    while (rc == 0 && !take_ticket(w, out)) {
+        if (w->closed)
+            rc = PEN_END;
+        else if (open_job(w))
+            continue;
+        else if (!wait)
             rc = PEN_AGAIN;
-            break;
-        }
-        pthread_cond_wait(&w->room, &w->lock);
-    }
-    if (w->closed) {
-        rc = PEN_END;
-    } else if (rc == 0) {
-        job *newest = job_at(w, w->tail - 1);
-        *out = (pen__claim){w->tail - 1, newest->n_claimed++, newest->payload};
-        w->n_busy++;
+        else
+            pthread_cond_wait(&w->room, &w->lock);
     }
     pthread_mutex_unlock(&w->lock);
     return rc;
@@ -128,13 +164,13 @@ int pen__window_claim(pen__window *w, bool wait, pen__claim *out)
 
 void pen__window_done(pen__window *w, const pen__claim *claim)
 {
+    job *j = job_at(w, w->base + claim->seq);
+    int32_t n_slots = j->n_slots; /* once the last slot is done, the job may be gone */
+    bool is_last = atomic_fetch_add(&j->n_done, 1) + 1 == n_slots;
+    if (!is_last && !atomic_load(&w->paused))
+        return;
     pthread_mutex_lock(&w->lock);
-    job *j = job_at(w, claim->seq);
-    j->n_done++;
-    w->n_busy--;
-    bool wakes_taker = claim->seq == w->head && j->n_done == j->n_slots;
-    if (wakes_taker || (w->paused && w->n_busy == 0))
-        pthread_cond_broadcast(&w->ready);
+    pthread_cond_broadcast(&w->ready);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -190,15 +226,27 @@ bool pen__window_is_ready(pen__window *w)
     return is_ready;
 }
 
+/* Are claimed slots not done yet?  Asked while the ticket is void. */
+static bool is_busy(pen__window *w)
+{
+    for (int64_t n = w->head; n < w->tail; n++) {
+        const job *j = job_at(w, n);
+        if (atomic_load(&j->n_done) + j->n_dropped < j->n_slots)
+            return true;
+    }
+    return false;
+}
+
 void pen__window_pause(pen__window *w, void (*drop)(void *ctx, void *payload))
 {
     pthread_mutex_lock(&w->lock);
-    w->paused = true;
-    while (w->n_busy > 0)
+    atomic_store(&w->paused, true); /* before looking: a slot done from now on is announced */
+    void_ticket(w);
+    while (is_busy(w))
         pthread_cond_wait(&w->ready, &w->lock);
     for (; w->head < w->tail; w->head++)
         drop(w->ctx, job_at(w, w->head)->payload);
-    w->head = w->tail = 0;
+    w->base = w->tail;
     w->open_error = 0;
     pthread_mutex_unlock(&w->lock);
 }
@@ -206,7 +254,7 @@ void pen__window_pause(pen__window *w, void (*drop)(void *ctx, void *payload))
 void pen__window_resume(pen__window *w)
 {
     pthread_mutex_lock(&w->lock);
-    w->paused = false;
+    atomic_store(&w->paused, false);
     pthread_cond_broadcast(&w->room);
     pthread_mutex_unlock(&w->lock);
 }
@@ -215,6 +263,7 @@ void pen__window_close(pen__window *w)
 {
     pthread_mutex_lock(&w->lock);
     w->closed = true;
+    void_ticket(w);
     pthread_cond_broadcast(&w->room);
     pthread_cond_broadcast(&w->ready);
     pthread_mutex_unlock(&w->lock);
@@ -225,7 +274,7 @@ int pen__window_ready_count(pen__window *w)
     int n = 0;
     pthread_mutex_lock(&w->lock);
     for (int64_t seq = w->head; seq < w->tail; seq++)
-        n += job_at(w, seq)->n_done == job_at(w, seq)->n_slots;
+        n += is_complete(job_at(w, seq));
     pthread_mutex_unlock(&w->lock);
     return n;
 }

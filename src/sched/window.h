@@ -8,8 +8,9 @@
  *     worker     claim() -> (job, slot)   ... work ...   done()
  *     consumer   take()  -> the oldest job, once all its slots are done
  *
- * One mutex guards everything here.  It is never held while work is done, and no
- * other lock is taken under it except the ones `open` takes.
+ * Claiming a slot and finishing it take no lock, but for the first and the last of a
+ * job.  The one mutex here is never held while work is done, and no other lock is taken
+ * under it except the ones `open` takes.
  */
 #ifndef PEN_SCHED_WINDOW_H
 #define PEN_SCHED_WINDOW_H
@@ -20,7 +21,7 @@
 typedef struct pen__window pen__window;
 
 /* Called under the window's lock to open job `seq` (0, 1, 2, ...): sets *payload and
- * returns its slots (> 0), 0 if there is none before the next pen__window_poke, or a
+ * returns its slots (1 to 2^24 - 1), 0 if there is none before the next pen__window_poke, or a
  * negative error, which stops new jobs and is reported by take once the jobs before it
  * are gone. */
 typedef int (*pen__window_open)(void *ctx, int64_t seq, void **payload);

@@ -17,18 +17,19 @@ static void blocks_are_counted_reused_and_given_up(void **state)
     pen__budget *b;
     assert_int_equal(pen__budget_create(&b, MIB, NULL), 0);
     pen__block x, y;
-    assert_int_equal(pen__budget_get(b, 0, 600 * KIB, 0, true, &x), 0);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 600 * KIB, 0, true, &x), 0);
     assert_true(x.cap >= 600 * KIB && (uintptr_t)x.data % 64 == 0);
     uint8_t *data = x.data;
-    pen__budget_put(b, &x);
+    pen__budget_put(b, NULL, &x);
     assert_null(x.data);
-    assert_int_equal(pen__budget_get(b, 0, 500 * KIB, 0, true, &y), 0);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 500 * KIB, 0, true, &y), 0);
     assert_ptr_equal(y.data, data); /* kept and used again */
-    pen__budget_put(b, &y);
-    assert_int_equal(pen__budget_get(b, 0, 900 * KIB, 0, true, &x), 0); /* kept one makes room */
+    pen__budget_put(b, NULL, &y);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 900 * KIB, 0, true, &x),
+                     0); /* kept one makes room */
     pen__budget_usage(b, &used, &peak);
     assert_true(used <= MIB && peak <= MIB);
-    pen__budget_put(b, &x);
+    pen__budget_put(b, NULL, &x);
     pen__budget_free(b);
     assert_int_equal(pen__mem_live(), before);
 }
@@ -39,13 +40,42 @@ static void what_can_never_fit_is_refused_and_what_cannot_fit_now_says_so(void *
     pen__budget *b;
     assert_int_equal(pen__budget_create(&b, MIB, NULL), 0);
     pen__block x, y;
-    assert_int_equal(pen__budget_get(b, 0, 2 * MIB, 0, true, &x), PEN_EBUDGET);
-    assert_int_equal(pen__budget_get(b, 0, 64 * KIB, MIB, true, &x), PEN_EBUDGET);
-    assert_int_equal(pen__budget_get(b, 0, 64 * KIB, 800 * KIB, true, &x), 0);
-    assert_int_equal(pen__budget_get(b, 0, 300 * KIB, 0, false, &y), PEN_AGAIN);
-    pen__budget_put(b, &x);
-    assert_int_equal(pen__budget_get(b, 0, 300 * KIB, 0, false, &y), 0);
-    pen__budget_put(b, &y);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 2 * MIB, 0, true, &x), PEN_EBUDGET);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 64 * KIB, MIB, true, &x), PEN_EBUDGET);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 64 * KIB, 800 * KIB, true, &x), 0);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 300 * KIB, 0, false, &y), PEN_AGAIN);
+    pen__budget_put(b, NULL, &x);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 300 * KIB, 0, false, &y), 0);
+    pen__budget_put(b, NULL, &y);
+    pen__budget_free(b);
+}
+
+static void a_block_at_home_is_found_again_or_given_up(void **state)
+{
+    (void)state;
+    pen__budget *b;
+    pen__home mine = {0}, theirs = {0};
+    assert_int_equal(pen__budget_create(&b, MIB, NULL), 0);
+    pen__budget_add_home(b, &mine);
+    pen__budget_add_home(b, &theirs);
+    pen__block x, y;
+    assert_int_equal(pen__budget_get(b, &mine, 0, 300 * KIB, 100, true, &x), 0);
+    uint8_t *data = x.data;
+    pen__budget_put(b, &mine, &x);
+    int64_t used, peak;
+    pen__budget_usage(b, &used, &peak);
+    assert_int_equal(used, 320 * KIB); /* without the extra, which was somebody else's */
+    assert_int_equal(pen__budget_get(b, &theirs, 0, 300 * KIB, 0, true, &y), 0);
+    assert_ptr_not_equal(y.data, data);
+    pen__budget_put(b, &theirs, &y);
+    assert_int_equal(pen__budget_get(b, &mine, 0, 290 * KIB, 50, true, &x), 0);
+    assert_ptr_equal(x.data, data);
+    /* theirs is free, and in the way of this one */
+    assert_int_equal(pen__budget_get(b, NULL, 0, 600 * KIB, 0, false, &y), 0);
+    pen__budget_put(b, NULL, &y);
+    pen__budget_put(b, &mine, &x);
+    pen__budget_remove_home(b, &theirs);
+    pen__budget_remove_home(b, &mine);
     pen__budget_free(b);
 }
 
@@ -60,12 +90,17 @@ typedef struct load {
 static void use_blocks(void *ctx, int index)
 {
     load *l = ctx;
+    pen__home home = {0}, *own = index % 4 ? &home : NULL;
+    if (own)
+        pen__budget_add_home(l->budget, own);
     pen__rng rng;
     pen__rng_init(&rng, 1, PEN__RNG_OP, index, 0, 0, 0);
     for (int i = 0; i < 500; i++) {
-        size_t bytes = 1 + pen__rng_below(&rng, 900 * KIB), extra = pen__rng_below(&rng, 64 * KIB);
+        size_t bytes = 1 + pen__rng_below(&rng, (i % 50 ? 300 : 900) * KIB);
+        size_t extra = pen__rng_below(&rng, 64 * KIB);
         pen__block x;
-        if (pen__budget_get(l->budget, atomic_fetch_add(&l->next_rank, 1), bytes, extra, true, &x))
+        int64_t rank = atomic_fetch_add(&l->next_rank, 1);
+        if (pen__budget_get(l->budget, own, rank, bytes, extra, true, &x))
             continue;
         int64_t now =
             atomic_fetch_add(&l->in_use, (int64_t)(bytes + extra)) + (int64_t)(bytes + extra);
@@ -73,9 +108,11 @@ static void use_blocks(void *ctx, int index)
             atomic_fetch_add(&l->n_over, 1);
         memset(x.data, i, bytes);
         atomic_fetch_sub(&l->in_use, (int64_t)(bytes + extra));
-        pen__budget_put(l->budget, &x);
+        pen__budget_put(l->budget, own, &x);
         atomic_fetch_add(&l->n_done, 1);
     }
+    if (own)
+        pen__budget_remove_home(l->budget, own);
 }
 
 static void the_limit_holds_under_eight_threads_and_all_finish(void **state)
@@ -99,7 +136,7 @@ static void wait_for_block(void *ctx, int index)
     (void)index;
     load *l = ctx;
     pen__block x;
-    if (pen__budget_get(l->budget, 5, 500 * KIB, 0, true, &x) == PEN_ECANCELED)
+    if (pen__budget_get(l->budget, NULL, 5, 500 * KIB, 0, true, &x) == PEN_ECANCELED)
         atomic_fetch_add(&l->n_done, 1);
 }
 
@@ -109,14 +146,14 @@ static void cancelling_ends_the_wait(void **state)
     load l = {0};
     assert_int_equal(pen__budget_create(&l.budget, MIB, &l.cancel), 0);
     pen__block x;
-    assert_int_equal(pen__budget_get(l.budget, 0, 900 * KIB, 0, true, &x), 0);
+    assert_int_equal(pen__budget_get(l.budget, NULL, 0, 900 * KIB, 0, true, &x), 0);
     pen__pool *pool;
     assert_int_equal(pen__pool_start(&pool, 3, wait_for_block, &l), 0);
     atomic_store(&l.cancel, true);
     pen__budget_wake(l.budget);
     pen__pool_join(pool);
     assert_int_equal(l.n_done, 3);
-    pen__budget_put(l.budget, &x);
+    pen__budget_put(l.budget, NULL, &x);
     pen__budget_free(l.budget);
 }
 
@@ -127,7 +164,7 @@ static void a_failed_allocation_gives_the_reservation_back(void **state)
     assert_int_equal(pen__budget_create(&b, MIB, NULL), 0);
     pen__block x;
     pen__mem_fail_at(1);
-    assert_int_equal(pen__budget_get(b, 0, 100 * KIB, 10, true, &x), PEN_ENOMEM);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 100 * KIB, 10, true, &x), PEN_ENOMEM);
     pen__mem_fail_at(0);
     int64_t used, peak;
     pen__budget_usage(b, &used, &peak);
@@ -140,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_counted_reused_and_given_up),
         cmocka_unit_test(what_can_never_fit_is_refused_and_what_cannot_fit_now_says_so),
+        cmocka_unit_test(a_block_at_home_is_found_again_or_given_up),
         cmocka_unit_test(the_limit_holds_under_eight_threads_and_all_finish),
         cmocka_unit_test(cancelling_ends_the_wait),
         cmocka_unit_test(a_failed_allocation_gives_the_reservation_back),

@@ -11,7 +11,7 @@
 #include "pictures.h"
 #include "trees.h"
 
-enum { PICTURES = 64, BATCH = 16, BATCHES = PICTURES / BATCH };
+enum { PICTURES = 192, BATCH = 48, BATCHES = PICTURES / BATCH };
 
 static _Atomic int64_t n_locks;
 
@@ -35,7 +35,7 @@ static int set_up(void **state)
     unsetenv("PENSTOCK_INDEX");
     for (int i = 0; i < PICTURES; i++) {
         char name[32];
-        snprintf(name, sizeof name, "data/c/%02d.jpg", i);
+        snprintf(name, sizeof name, "data/c/%03d.jpg", i);
         make_parents(name);
         write_jpeg(in_tree(name), 200 + i, 180, (uint64_t)i);
     }
@@ -63,40 +63,55 @@ static void run_epoch(pen_loader *loader)
     assert_int_equal(rc, PEN_END);
 }
 
-/* Inline, so that the counts are the epoch's and no other's. */
-static void a_sample_allocates_nothing_and_locks_little(void **state)
+/* Locks of an epoch once everything is under way, after making sure that its samples allocate
+ * nothing. */
+static int64_t locks_of_an_epoch(int workers)
 {
-    (void)state;
     pen_loader_opts o;
     pen_loader_opts_init(&o);
     o.batch_size = BATCH;
     o.order = PEN_ORDER_SHUFFLE;
-    o.workers = 0;
+    o.workers = workers;
     pen_loader *loader;
     assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, NULL), 0);
-    for (int i = 0; i < 6;
-         i++) /* entries of the index are complete, blocks have found their size */
+    for (int i = 0; i < 6; i++) /* the index becomes complete, blocks find their size */
         run_epoch(loader);
     int64_t n_allocated = pen__mem_count();
     n_locks = 0;
     run_epoch(loader);
     int64_t locks = n_locks;
-    assert_int_equal(pen__mem_count() - n_allocated, 0);
-    /* Claiming and finishing a slot, asking inline whether the batch is ready, and getting and
-     * giving back two blocks of the budget; the decoder, the index and the kernels take none. */
-    enum { LOCKS_A_SAMPLE = 7, LOCKS_A_BATCH = 6 };
-    assert_in_range(locks, 1, LOCKS_A_SAMPLE * PICTURES + LOCKS_A_BATCH * BATCHES);
+    /* A worker may meet the sample that needs the largest block only now. */
+    assert_in_range(pen__mem_count() - n_allocated, 0, 2 * workers);
     pen_loader_stats stats;
     pen_loader_get_stats(loader, &stats);
-    assert_int_equal(stats.jpeg_indexed, 6 * PICTURES);
+    assert_true(stats.jpeg_indexed >= 6 * PICTURES);
     pen_loader_free(loader);
+    return locks;
+}
+
+/* A batch: opening it, a slab from the pool and back to it, waking and taking, and once for each
+ * worker that finds no slot left. */
+enum { LOCKS_A_BATCH = 12 };
+
+static void a_sample_allocates_and_locks_nothing(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= 2; workers++)
+        assert_in_range(locks_of_an_epoch(workers), 1, LOCKS_A_BATCH * (BATCHES + 2));
+}
+
+static void without_workers_a_sample_asks_once_whether_its_batch_is_ready(void **state)
+{
+    (void)state;
+    assert_in_range(locks_of_an_epoch(0), 1, PICTURES + LOCKS_A_BATCH * BATCHES);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_sample_allocates_nothing_and_locks_little, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_sample_allocates_and_locks_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            without_workers_a_sample_asks_once_whether_its_batch_is_ready, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
