@@ -77,6 +77,26 @@ static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
     return rc;
 }
 
+static void save_index_now(void *ctx, int index)
+{
+    (void)index;
+    pen_loader *loader = ctx;
+    pen__sidecar_save(loader->marks);
+    atomic_store(&loader->is_saving, false);
+}
+
+/* An index of gigabytes takes its time, and training waits for this thread: another saves. */
+static void save_index(pen_loader *loader)
+{
+    if (!loader->marks || atomic_load(&loader->is_saving) || !pen__sidecar_has_news(loader->marks))
+        return;
+    pen__pool_join(loader->saver);
+    loader->saver = NULL;
+    atomic_store(&loader->is_saving, true);
+    if (!loader->pool || pen__pool_start(&loader->saver, 1, save_index_now, loader) != 0)
+        save_index_now(loader, 0);
+}
+
 static void advance(pen_loader *loader, const pen_batch *batch)
 {
     if (loader->feed) {
@@ -88,8 +108,7 @@ static void advance(pen_loader *loader, const pen_batch *batch)
         loader->batch = 0;
         loader->epoch++;
         loader->end_pending = true;
-        if (loader->marks)
-            pen__sidecar_save(loader->marks);
+        save_index(loader);
     }
 }
 
@@ -149,8 +168,7 @@ static int look_ahead(pen_loader *loader, pen_error *err)
                          "next batch");
     loader->epoch++;
     loader->batch = 0;
-    if (loader->marks)
-        pen__sidecar_save(loader->marks);
+    save_index(loader);
     return PEN_END;
 }
 

@@ -257,6 +257,7 @@ void pen_loader_free(pen_loader *loader)
         pen__pool_join(loader->pool);
         pen__window_pause(loader->window, drop_job);
     }
+    pen__pool_join(loader->saver);
     pen__window_free(loader->window);
     pen__feed_free(loader->feed);
     for (int i = 0; i < loader->n_carriers; i++)

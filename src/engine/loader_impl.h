@@ -39,7 +39,9 @@ struct pen_loader {
     pen__slab_pool *slabs;
     pen__feed *feed; /* NULL unless the order is fed */
     pen__window *window;
-    pen__pool *pool; /* NULL until the first next, or inline */
+    pen__pool *pool;       /* NULL until the first next, or inline */
+    pen__pool *saver;      /* a thread that saves the index at an epoch's end, or has */
+    atomic_bool is_saving; /* it is still busy */
     pen__carrier *carriers;
     pen__sidecar *marks; /* NULL: JPEG files are not indexed */
 

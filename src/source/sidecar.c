@@ -370,10 +370,15 @@ static void save_locked(pen__sidecar *s)
     pen__free(table);
 }
 
-void pen__sidecar_save(pen__sidecar *s)
+bool pen__sidecar_has_news(const pen__sidecar *s)
 {
     int64_t n_new = atomic_load(&s->n_new);
-    if (n_new == 0 || n_new < atomic_load(&s->n_blocks) / WORTH_SAVING)
+    return n_new > 0 && n_new >= atomic_load(&s->n_blocks) / WORTH_SAVING;
+}
+
+void pen__sidecar_save(pen__sidecar *s)
+{
+    if (!pen__sidecar_has_news(s))
         return;
     int lock = lock_file(s->path);
     if (lock < 0)

@@ -36,6 +36,8 @@ void pen__sidecar_put(pen__sidecar *sidecar, int64_t id, const void *block, size
 /* Write the file if enough is new to be worth it.  Blocks that others have added meanwhile are
  * taken over. */
 void pen__sidecar_save(pen__sidecar *sidecar);
+/* Is there enough to save? */
+bool pen__sidecar_has_news(const pen__sidecar *sidecar);
 
 typedef struct pen__sidecar_size {
     int64_t n_blocks, bytes; /* on disk, or waiting to be saved */
