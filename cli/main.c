@@ -11,6 +11,7 @@ static const struct {
 } commands[] = {
     {"info", "what a dataset holds, and what in it will fail", cmd_info},
     {"bench", "how fast batches of a dataset come", cmd_bench},
+    {"doctor", "why a PyTorch script waits for data, and what to change", cmd_doctor},
     {"machine", "what this machine is doing, and what it does not tell", cmd_machine},
     {"replay", "build any batch of a stream again", cmd_replay},
 };
@@ -30,8 +31,8 @@ static void usage(FILE *out)
 static void check_environment(void)
 {
     const char *cpu = getenv("PENSTOCK_CPU"), *jpeg = getenv("PENSTOCK_JPEG");
-    if (cpu && *cpu && strcmp(cpu, "scalar") != 0)
-        cli_complain("PENSTOCK_CPU=%s has no meaning (only 'scalar' has); ignored", cpu);
+    if (cpu && *cpu && strcmp(cpu, "scalar") != 0 && strcmp(cpu, "avx2") != 0)
+        cli_complain("PENSTOCK_CPU=%s has no meaning ('scalar' and 'avx2' have); ignored", cpu);
     if (jpeg && *jpeg && strcmp(jpeg, "libjpeg") != 0)
         cli_complain("PENSTOCK_JPEG=%s has no meaning (only 'libjpeg' has); ignored", jpeg);
 }

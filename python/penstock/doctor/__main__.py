@@ -1,0 +1,103 @@
+"""`penstock doctor [OPTIONS] SCRIPT [ARGS]`"""
+
+import argparse
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+from pathlib import Path
+from types import FrameType
+
+GRACE_SECONDS = 20  # a script that takes no batches any more is ended then
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="penstock doctor",
+        description="Run a PyTorch script for a while, unchanged, and tell why it waits for data.",
+        epilog="The script is ended once it has been watched long enough; what it saves meanwhile is saved.",
+    )
+    parser.add_argument("--seconds", type=_positive, default=30.0, metavar="S", help="watch so long after the first batch (default 30)")  # fmt: skip
+    parser.add_argument("--trial", type=_positive, default=6.0, metavar="S", help="then try either loader alone for so long (default 6)")  # fmt: skip
+    parser.add_argument("--no-trial", action="store_true", help="do not try, only watch")
+    parser.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
+    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("args", nargs=argparse.REMAINDER, metavar="ARGS", help="the script's own")
+    return parser.parse_args(arguments)
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError("must be above 0 and below a million")
+    return value
+
+
+def say(text: str) -> None:
+    print(f"penstock doctor: {text}", file=sys.stderr, flush=True)
+
+
+def run_script(script: str, args: list[str], seconds: float) -> list:  # type: ignore[type-arg]
+    """Run it as Python would, and return what was watched."""
+    from penstock.doctor.watch import Enough, Watch
+
+    sys.argv = [script, *args]
+    sys.path[0] = str(Path(script).resolve().parent)
+
+    def too_long(signum: int, frame: FrameType | None) -> None:
+        raise Enough
+
+    with Watch(seconds) as watch:
+        signal.signal(signal.SIGALRM, too_long)
+        watch.on_first_batch = lambda: signal.setitimer(signal.ITIMER_REAL, seconds + GRACE_SECONDS)
+        try:
+            runpy.run_path(script, run_name="__main__")
+            say("the script has ended")
+        except Enough:
+            say(f"watched for {seconds:.0f} s, the script was ended")
+        except SystemExit as leave:
+            say(f"the script has ended ({leave.code if leave.code is not None else 0})")
+        except KeyboardInterrupt:
+            say("interrupted: this is what was seen so far")
+        except Exception:
+            traceback.print_exc()
+            say("the script failed; this is what was seen before")
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    return watch.seen
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    if not os.path.isfile(options.script):
+        say(f"no such script: {options.script}")
+        return 2
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        say(f"PyTorch is not installed for {sys.executable}; run `python -m penstock.doctor` of the environment that trains")  # fmt: skip
+        return 1
+    seen = run_script(options.script, options.args, options.seconds)
+    from penstock.doctor import patch, report, trial
+
+    counted = [w for w in seen if w.waits]
+    if not counted:
+        say("no DataLoader gave more than two batches: nothing to tell")
+        return 1
+    found = []
+    for watched in sorted(counted, key=lambda w: sum(w.waits), reverse=True):
+        rates = None
+        if not options.no_trial and not found:  # the one that is waited for most
+            say("trying either loader alone")
+            rates = trial.compare(watched.loader, options.trial)
+        found.append(report.diagnose(watched, rates))
+        print(report.in_words(found[-1], patch.propose(watched.file)))
+    if options.json:
+        Path(options.json).write_text(json.dumps([f.as_json() for f in found], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""What was seen, in words and as JSON."""
+
+import contextlib
+import io
+import os
+import statistics
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.doctor.machine import Load, usable_cores
+from penstock.doctor.trial import Rate
+from penstock.doctor.watch import Watched
+from penstock.torch import explain
+
+LITTLE = 0.05  # a share of waiting that is not worth a change
+BUSY = 0.8  # of a core, or of all: there is not much left
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Of one loader.  Times in seconds, shares from 0 to 1; None is not known."""
+
+    where: str
+    loader: str
+    n_batches: int
+    wait_share: float
+    wait: float  # a batch, mean
+    wait_p95: float
+    step: float  # a batch, mean
+    first_batch: float
+    load: Load | None
+    bottleneck: str
+    torch_rate: Rate | None
+    penstock_rate: Rate | None
+    expected_wait_share: float | None
+    expected_gain: float | None  # steps a second, as a ratio
+    operations: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def diagnose(watched: Watched, rates: tuple[Rate, Rate] | None) -> Diagnosis:
+    wait, step = _mean(watched.waits), _mean(watched.steps)
+    load = None
+    if watched.before and watched.after and watched.after.at > watched.before.at:
+        load = Load.between(watched.before, watched.after)
+    torch_rate, our_rate = rates or (None, None)
+    share, gain = _expect(wait, step, our_rate)
+    return Diagnosis(
+        where=f"{os.path.basename(watched.file)}:{watched.line}" if watched.file else "unknown",
+        loader=_describe(watched.loader),
+        n_batches=watched.n_batches,
+        wait_share=watched.wait_share,
+        wait=wait,
+        wait_p95=_p95(watched.waits),
+        step=step,
+        first_batch=max(watched.firsts, default=0.0),
+        load=load,
+        bottleneck=_bottleneck(watched, load),
+        torch_rate=torch_rate,
+        penstock_rate=our_rate,
+        expected_wait_share=share,
+        expected_gain=gain,
+        operations=_operations(watched.loader.dataset),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return statistics.fmean(values) if values else 0.0
+
+
+def _p95(values: list[float]) -> float:
+    return sorted(values)[int(0.95 * (len(values) - 1))] if values else 0.0
+
+
+def _expect(wait: float, step: float, ours: Rate | None) -> tuple[float | None, float | None]:
+    """A loader that runs beside training hides a batch's time behind a step's."""
+    if ours is None or ours.problem or not ours.batches_per_s or not step:
+        return None, None
+    left = max(0.0, 1 / ours.batches_per_s - step)
+    return left / (step + left), (step + wait) / (step + left)
+
+
+def _describe(loader: Any) -> str:
+    size = f"batch_size={loader.batch_size}" if loader.batch_size else "its own batches"
+    return f"{type(loader).__name__}({type(loader.dataset).__name__}, {size}, num_workers={loader.num_workers})"
+
+
+def _operations(dataset: Any) -> str:
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return explain(dataset).summary
+    except Exception as error:
+        return f"not known: {type(error).__name__}: {error}"
+
+
+def _bottleneck(watched: Watched, load: Load | None) -> str:
+    if watched.wait_share < LITTLE:
+        return "training: data comes in time"
+    if load is None:
+        return "the loader"
+    cores = usable_cores()
+    n_workers = watched.loader.num_workers
+    busy = load.main_cores + load.worker_cores + (load.other_cores or 0.0)
+    if load.io_share is not None and load.io_share > 0.5 and load.worker_cores < BUSY:
+        return f"storage: some task waits for it {load.io_share:.0%} of the time"
+    if load.other_cores is not None and load.other_cores > 0.5 * cores:
+        return f"other programs use {load.other_cores:.1f} of {cores} cores"
+    if n_workers == 0:
+        return "the loader runs in the training process, in turns with it (num_workers=0)"
+    if busy > BUSY * cores:
+        return f"processor time: {busy:.1f} of {cores} cores are busy, {load.worker_cores:.1f} of them with loading"
+    if load.worker_cores > BUSY * n_workers:
+        return f"too few workers: all {n_workers} are busy, {cores - busy:.1f} of {cores} cores are not"
+    return "the dataset waits for something else than a processor: storage, network or a lock"
+
+
+# --- words ---
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 0.01 else f"{seconds * 1e3:.1f} ms"
+
+
+def _rate(rate: Rate) -> str:
+    return f"not tried ({rate.problem})" if rate.problem else f"{rate.batches_per_s:.1f}"
+
+
+def in_words(found: Diagnosis, diff: str | None) -> str:
+    lines = [
+        f"{found.where}  {found.loader}, {found.n_batches} batches seen",
+        f"  waiting      {found.wait_share:.0%} of the time: {_ms(found.wait)} a batch (p95 {_ms(found.wait_p95)}), "
+        f"then {_ms(found.step)} of training; first batch after {_ms(found.first_batch)}",
+        f"  bottleneck   {found.bottleneck}",
+        f"  operations   {found.operations}",
+    ]
+    if found.torch_rate and found.penstock_rate:
+        text = f"torch {_rate(found.torch_rate)}, Penstock {_rate(found.penstock_rate)} batches a second"
+        if found.torch_rate.batches_per_s and found.penstock_rate.batches_per_s:
+            text += f" ({found.penstock_rate.batches_per_s / found.torch_rate.batches_per_s:.1f}x)"
+        lines.append(f"  alone        {text}")
+    lines.append(f"  with it      {_outlook(found)}")
+    if diff and found.wait_share >= LITTLE:
+        lines += ["  the change", *(f"    {line}" for line in diff.splitlines())]
+    return "\n".join(lines)
+
+
+def _outlook(found: Diagnosis) -> str:
+    if found.wait_share < LITTLE:
+        return "nothing to gain: training is the slower side"
+    if found.expected_gain is None or found.expected_wait_share is None:
+        return "not known"
+    if found.expected_gain < 1.02:
+        return "no gain to be expected"
+    return (
+        f"about {found.expected_wait_share:.0%} waiting, {found.expected_gain:.2f}x as many steps a second, "
+        "if training leaves the loader's cores alone"
+    )

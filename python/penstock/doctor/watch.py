@@ -1,0 +1,143 @@
+"""Watches the DataLoaders of a script that knows nothing of it.
+
+torch's DataLoader is patched in two places: where one is made, to learn in which line, and
+where one is iterated, to time how long each batch is waited for and how long the script is
+busy with it.  Everything else goes through untouched.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch.utils.data as torch_data
+
+from penstock.doctor.machine import Usage, usage_now
+
+# The first batches of an iteration wait for workers to start, and are told apart.
+N_STARTING = 2
+
+
+class Enough(BaseException):
+    """Ends the script: it has been watched long enough.  Not an Exception, which a script may catch."""
+
+
+@dataclass
+class Watched:
+    """What was seen of one loader.  Times in seconds."""
+
+    loader: Any
+    file: str
+    line: int
+    n_batches: int = 0
+    firsts: list[float] = field(default_factory=list)  # until the first batch of an iteration
+    waits: list[float] = field(default_factory=list)  # for each later batch
+    steps: list[float] = field(default_factory=list)  # what the script did with a batch
+    before: Usage | None = None
+    after: Usage | None = None
+
+    @property
+    def wait_share(self) -> float:
+        """Of the time after start-up."""
+        total = sum(self.waits) + sum(self.steps)
+        return sum(self.waits) / total if total else 0.0
+
+
+class Watch:
+    """Patches torch while entered.  Raises Enough out of a loader once `seconds` have passed since
+    the first batch."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.seen: list[Watched] = []
+        self.deadline: float | None = None
+        self.on_first_batch: Callable[[], object] = lambda: None
+        self._places: dict[int, tuple[str, int]] = {}
+
+    def __enter__(self) -> "Watch":
+        cls = torch_data.DataLoader
+        self._real = cls.__init__, cls.__iter__
+        real_init, real_iter = self._real
+        watch = self
+
+        def init(loader: Any, *args: Any, **kwargs: Any) -> None:
+            watch._places.setdefault(id(loader), _caller())
+            real_init(loader, *args, **kwargs)
+
+        def iterate(loader: Any) -> Iterator[Any]:
+            return _WatchedIterator(real_iter(loader), watch, watch._record(loader))
+
+        cls.__init__, cls.__iter__ = init, iterate  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        cls = torch_data.DataLoader
+        cls.__init__, cls.__iter__ = self._real  # type: ignore[method-assign]
+
+    def _record(self, loader: Any) -> Watched:
+        for watched in self.seen:
+            if watched.loader is loader:
+                return watched
+        file, line = self._places.get(id(loader), ("", 0))
+        self.seen.append(Watched(loader, file, line))
+        return self.seen[-1]
+
+    def batch_came(self) -> None:
+        now = time.monotonic()
+        if self.deadline is None:
+            self.deadline = now + self.seconds
+            self.on_first_batch()
+        elif now > self.deadline:
+            raise Enough
+
+
+class _WatchedIterator:
+    """torch's iterator, with a watch in hand."""
+
+    def __init__(self, real: Any, watch: Watch, record: Watched) -> None:
+        self._real, self._watch, self._record = real, watch, record
+        self._n = 0
+        self._left_at: float | None = None
+
+    def __iter__(self) -> "_WatchedIterator":
+        return self
+
+    def __next__(self) -> Any:
+        asked_at = time.perf_counter()
+        record = self._record
+        if self._left_at is not None and self._n >= N_STARTING:
+            record.steps.append(asked_at - self._left_at)
+        self._watch.batch_came()
+        asked_at = time.perf_counter()
+        batch = next(self._real)  # at the end, the last step has been counted, and no wait is
+        waited = time.perf_counter() - asked_at
+        if self._n == 0:
+            record.firsts.append(waited)
+        elif self._n >= N_STARTING:
+            record.waits.append(waited)
+        self._n += 1
+        record.n_batches += 1
+        if self._n == N_STARTING and record.before is None:
+            record.before = usage_now()
+        if self._n > N_STARTING:
+            record.after = usage_now()
+        self._left_at = time.perf_counter()
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._real)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+def _caller() -> tuple[str, int]:
+    """The line outside of torch and of this file that is making a loader."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module != __name__ and not module.startswith("torch.utils.data"):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+    return "", 0

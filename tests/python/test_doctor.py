@@ -1,0 +1,289 @@
+"""`penstock doctor`: what it sees of a script, what it concludes, what it proposes."""
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import torch.utils.data as torch_data
+
+from penstock.doctor import patch, report, trial
+from penstock.doctor.machine import Load, Usage, usage_now
+from penstock.doctor.trial import Rate
+from penstock.doctor.watch import N_STARTING, Enough, Watch, Watched
+
+COMMAND = Path(sys.executable).with_name("penstock")
+
+
+class Numbers(torch_data.Dataset):
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.tensor([float(index)])
+
+
+# --- watching ---
+
+
+def test_a_watched_loader_gives_the_same_batches_and_is_timed() -> None:
+    plain = [batch.tolist() for batch in torch_data.DataLoader(Numbers(), 8)]
+    with Watch(1000) as watch:
+        loader = torch_data.DataLoader(Numbers(), 8)
+        seen = [[batch.tolist() for batch in loader] for _ in range(2)]
+    assert seen == [plain, plain]
+    (watched,) = watch.seen
+    assert watched.loader is loader
+    assert watched.n_batches == 2 * len(plain)
+    assert len(watched.firsts) == 2
+    assert len(watched.waits) == 2 * (len(plain) - N_STARTING)
+    assert len(watched.steps) == 2 * (len(plain) - N_STARTING + 1)
+    assert Path(watched.file).name == Path(__file__).name
+    assert 0 <= watched.wait_share <= 1
+
+
+def test_torch_is_as_it_was_afterwards() -> None:
+    before = torch_data.DataLoader.__init__, torch_data.DataLoader.__iter__
+    with Watch(1000):
+        assert torch_data.DataLoader.__iter__ is not before[1]
+    assert (torch_data.DataLoader.__init__, torch_data.DataLoader.__iter__) == before
+
+
+def test_the_script_is_ended_out_of_a_loader_when_time_is_up() -> None:
+    with Watch(0) as watch:
+        loader = torch_data.DataLoader(Numbers(), 8)
+        with pytest.raises(Enough):
+            for _ in loader:
+                pass
+    assert watch.seen[0].n_batches >= 1
+    assert not issubclass(Enough, Exception)
+
+
+def test_a_watched_iterator_reads_as_the_real_one() -> None:
+    with Watch(1000):
+        iterator = iter(torch_data.DataLoader(Numbers(), 8))
+        assert len(iterator) == 5
+        assert iterator._num_workers == 0
+        assert iter(iterator) is iterator
+
+
+def test_usage_grows() -> None:
+    before = usage_now()
+    sum(i * i for i in range(200_000))
+    after = usage_now()
+    assert after.at > before.at
+    assert after.main >= before.main
+    load = Load.between(before, after)
+    assert load.main_cores >= 0
+
+
+# --- concluding ---
+
+
+def seen_with(wait: float, step: float, n_workers: int, load: Load | None) -> Watched:
+    loader = torch_data.DataLoader(Numbers(), 8, num_workers=n_workers)
+    watched = Watched(loader, "train.py", 7, 12, [1.0], [wait] * 10, [step] * 10)
+    if load:
+        watched.before = Usage(0, 0, 0, 0, 0)
+        everyone = None if load.other_cores is None else sum((load.main_cores, load.worker_cores, load.other_cores))  # fmt: skip
+        watched.after = Usage(1, load.main_cores, load.worker_cores, everyone, load.io_share)
+    return watched
+
+
+@pytest.mark.parametrize(
+    ("wait", "n_workers", "load", "said"),
+    [
+        (0.0, 2, Load(0.5, 0.5, 0.0, 0.0), "data comes in time"),
+        (1.0, 2, Load(0.1, 0.1, 0.0, 0.9), "storage"),
+        (1.0, 2, Load(0.1, 0.1, 3.0, 0.0), "other programs"),
+        (1.0, 0, Load(1.0, 0.0, 0.0, 0.0), "num_workers=0"),
+        (1.0, 2, Load(0.5, 3.4, 0.1, 0.0), "processor time: 4.0 of 4 cores"),
+        (1.0, 1, Load(0.2, 1.0, 0.1, 0.0), "too few workers: all 1"),
+        (1.0, 2, Load(0.1, 0.1, 0.1, 0.0), "waits for something else"),
+        (1.0, 2, Load(0.1, 0.1, None, None), "waits for something else"),
+        (1.0, 2, None, "the loader"),
+    ],
+)
+def test_bottlenecks_are_told_apart(
+    wait: float, n_workers: int, load: Load | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "usable_cores", lambda: 4)
+    found = report.diagnose(seen_with(wait, 1.0, n_workers, load), None)
+    assert said in found.bottleneck
+
+
+def test_what_a_loader_beside_training_would_bring() -> None:
+    watched = seen_with(wait=0.06, step=0.04, n_workers=2, load=None)
+    quick = report.diagnose(watched, (Rate(10, 60), Rate(50, 300)))  # 20 ms: hidden
+    assert quick.expected_wait_share == 0
+    assert quick.expected_gain == pytest.approx(2.5)
+    slow = report.diagnose(watched, (Rate(10, 60), Rate(12.5, 75)))  # 80 ms, of which 40 show
+    assert slow.expected_wait_share == pytest.approx(0.5)
+    assert slow.expected_gain == pytest.approx(1.25)
+    failed = report.diagnose(watched, (Rate(10, 60), Rate(problem="no disk")))
+    assert failed.expected_gain is None
+    assert "not tried (no disk)" in report.in_words(failed, None)
+
+
+def test_words_name_the_line_the_share_and_the_change() -> None:
+    watched = seen_with(wait=0.06, step=0.04, n_workers=2, load=None)
+    words = report.in_words(report.diagnose(watched, None), "-a\n+b\n")
+    assert "train.py:7" in words
+    assert "60% of the time" in words
+    assert "    +b" in words
+    idle = report.in_words(report.diagnose(seen_with(0.0, 1.0, 2, None), None), "-a\n+b\n")
+    assert "nothing to gain" in idle
+    assert "+b" not in idle
+
+
+# --- trying ---
+
+
+def test_either_loader_is_tried_with_the_same_batches() -> None:
+    theirs = torch_data.DataLoader(Numbers(), 8, drop_last=True)
+    with trial.like(theirs) as ours:
+        assert [b.tolist() for b in ours] == [b.tolist() for b in theirs]
+    rates = trial.compare(theirs, 0.2)
+    assert all(rate.batches_per_s > 0 and rate.problem is None for rate in rates)
+
+
+def test_a_dataset_that_fails_is_reported_not_raised() -> None:
+    class Broken(Numbers):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            raise ValueError("no such number")
+
+    rate = trial.rate_of(torch_data.DataLoader(Broken(), 8), 0.1)
+    assert rate.problem == "ValueError: no such number"
+
+
+def test_a_loader_without_batches_is_reported() -> None:
+    empty = torch_data.DataLoader(torch_data.Subset(Numbers(), []), 8)
+    assert trial.rate_of(empty, 0.1).problem == "it has no batches"
+
+
+# --- proposing ---
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from torch.utils.data import DataLoader\n", "+from penstock.torch import DataLoader\n"),
+        (
+            "from torch.utils.data import Dataset, DataLoader as DL\n",
+            "+from penstock.torch import DataLoader as DL\n+from torch.utils.data import Dataset\n",
+        ),
+        (
+            "from torch.utils.data import (\n    DataLoader,\n    Dataset,\n)\n",
+            "+from penstock.torch import DataLoader\n+from torch.utils.data import Dataset\n",
+        ),
+        (
+            "import torch\nx = torch.utils.data.DataLoader(d)\n",
+            "+import penstock.torch\n+x = penstock.torch.DataLoader(d)\n",
+        ),
+        (
+            "import torch.utils.data as data\n\n\nx = data.DataLoader(d)\n",
+            "+x = penstock.torch.DataLoader(d)\n",
+        ),
+        (
+            "from torch.utils import data\nü = 'ä', data.DataLoader(d)\n",
+            "+ü = 'ä', penstock.torch.DataLoader(d)\n",
+        ),
+    ],
+)
+def test_the_change_is_a_diff(source: str, expected: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(source, encoding="utf-8")
+    diff = patch.propose(str(script))
+    assert diff is not None
+    assert expected in diff
+
+
+@pytest.mark.parametrize("source", ["import torch\n", "def broken(:\n", "from .data import DataLoader\n"])  # fmt: skip
+def test_no_change_is_proposed_where_none_is_found(source: str, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(source)
+    assert patch.propose(str(script)) is None
+    assert patch.propose(str(tmp_path / "missing.py")) is None
+
+
+# --- all of it ---
+
+
+def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(COMMAND), "doctor", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def write_script(folder: Path, body: str) -> Path:
+    script = folder / "train.py"
+    head = """
+    import sys
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Numbers(Dataset):
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, index):
+            return torch.tensor([float(index)])
+
+    """
+    script.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+    return script
+
+
+def test_a_script_is_run_with_its_arguments_and_explained(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        assert sys.argv[1:] == ["--lr", "0.1"] and __name__ == "__main__"
+        for batch in DataLoader(Numbers(), batch_size=4):
+            print(batch.sum().item())
+        """,
+    )
+    ran = doctor("--trial", 0.2, "--json", tmp_path / "found.json", script, "--lr", "0.1")
+    assert ran.returncode == 0, ran.stderr
+    assert "train.py:15" in ran.stdout
+    (found,) = json.loads((tmp_path / "found.json").read_text())
+    assert found["n_batches"] == 6
+    assert found["penstock_rate"]["batches_per_s"] > 0
+
+
+def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        try:
+            while True:
+                for batch in DataLoader(Numbers(), batch_size=4):
+                    pass
+        except Exception:
+            print("caught")
+        """,
+    )
+    ran = doctor("--seconds", 0.5, "--no-trial", script)
+    assert ran.returncode == 0, ran.stderr
+    assert "was ended" in ran.stderr
+    assert "caught" not in ran.stdout
+
+
+def test_a_script_that_fails_is_told_with_its_traceback(tmp_path: Path) -> None:
+    ran = doctor("--no-trial", write_script(tmp_path, "raise RuntimeError('no data today')"))
+    assert ran.returncode == 1
+    assert "no data today" in ran.stderr
+    assert "nothing to tell" in ran.stderr
+
+
+def test_a_script_that_is_not_there_ends_with_2(tmp_path: Path) -> None:
+    ran = doctor(tmp_path / "missing.py")
+    assert ran.returncode == 2
+    assert "no such script" in ran.stderr
