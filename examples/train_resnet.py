@@ -33,22 +33,17 @@ SIZE = 64
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 AREA, JITTER = (0.25, 1.0), 0.3
 
-PLAIN = v2.Compose(
-    [
-        v2.Resize((SIZE, SIZE)),
-        v2.ToImage(),
-        v2.ToDtype(torch.float32, scale=True),
-        v2.Normalize(MEAN, STD),
-    ]
+# Not the same floats as those of v1's ToTensor: that divides by 255, this multiplies.
+TO_TENSOR = v2.Compose(
+    [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize(MEAN, STD)]
 )
+PLAIN = v2.Compose([v2.Resize((SIZE, SIZE)), TO_TENSOR])
 RANDOM = v2.Compose(
     [
         v2.RandomResizedCrop(SIZE, scale=AREA),
         v2.RandomHorizontalFlip(),
         v2.ColorJitter(JITTER, JITTER, JITTER),
-        v2.ToImage(),
-        v2.ToDtype(torch.float32, scale=True),
-        v2.Normalize(MEAN, STD),
+        TO_TENSOR,
     ]
 )
 SOURCE = [
@@ -85,7 +80,7 @@ def augment(image: Image.Image, drawn: list[dict[str, Any]]) -> Tensor:
     for component in jitter["order"]:
         if component < len(steps):
             image = steps[component](image, jitter["factor"][component])
-    return F.normalize(F.to_tensor(image), list(MEAN), list(STD))
+    return TO_TENSOR(image)
 
 
 class Block(nn.Module):
