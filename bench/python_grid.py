@@ -3,11 +3,13 @@
     python -m bench.python_grid                      # every case, three rounds
     python -m bench.python_grid --case sleepy --seconds 1 --json out.json
 
-Each run is a process of its own: it warms up (penstock "auto" chooses its number of workers
+Each run is a program of its own: it warms up (penstock "auto" chooses its number of workers
 then), delivers whole epochs for some seconds, and says how many items a second that were and
-what memory its process tree took.  Contestants alternate; figures are medians.  torch runs
-with persistent workers, which is its best, and every number of workers it is given here; its
-best is chosen for each case afterwards.
+what memory its process tree took: anonymous pages, those of forked processes shared as they
+are, and shared memory, each page once.  Libraries' pages, the same for all, are left out.
+Contestants alternate; figures are medians.  torch runs with persistent workers, which is its
+best, and every number of workers it is given here; its best is chosen for each case
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 import warnings
@@ -28,7 +31,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import penstock.torch
-from bench.process_tree import cpu_seconds, memory_kib
+from bench.process_tree import cpu_seconds, private_kib
 
 TORCH_WORKERS = (0, 1, 2, 4, 8)
 
@@ -112,16 +115,21 @@ class TorchLoader:
 class Penstock(TorchLoader):
     kind = penstock.torch.DataLoader
 
+    @property
+    def num_workers(self) -> int:
+        """Those that "auto" has at work; the loader's attribute says what it began with."""
+        return self._loader._engine._workers.num_workers
+
 
 def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str, Any]:
-    """In a process of its own: items a second, and memory."""
+    """In a program of its own: items a second, and memory."""
     make, batch_size = CASES[case]
     dataset = make()
     loader = (TorchLoader if kind == "torch" else Penstock)(dataset, batch_size, num_workers)
     run_for(loader, 2.0)  # long enough for "auto" to choose
     memory: list[int] = []
     cpu = cpu_seconds(os.getpid())
-    items, elapsed = run_for(loader, seconds, lambda: memory.append(memory_kib(os.getpid())[0]))
+    items, elapsed = run_for(loader, seconds, lambda: memory.append(private_kib(os.getpid())))
     return {
         "items_per_second": items / elapsed,
         "cpu_us_per_item": (cpu_seconds(os.getpid()) - cpu) / items * 1e6,
@@ -151,8 +159,12 @@ def run_for(
                 return n_batches * batch_size, elapsed
 
 
-def in_child(*arguments: Any) -> dict[str, Any]:
-    return in_process(measure, *arguments)
+def in_program(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str, Any]:
+    """A fork would share its pages with this process, and look small by as much as it did not
+    touch: that would favour who runs the least code, not who needs the least memory."""
+    call = [sys.executable, "-m", "bench.python_grid", "--run", kind, str(num_workers)]
+    call += ["--case", case, "--seconds", str(seconds)]
+    return json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def in_process(function: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
@@ -183,7 +195,7 @@ def run_case(case: str, rounds: int, seconds: float) -> dict[str, Any]:
     for turn in range(rounds):
         for contestant in contestants[turn:] + contestants[:turn]:
             print(f"\r\033[K{case}: {contestant}", end="", file=sys.stderr, flush=True)
-            runs[contestant].append(in_child(*contestant, case, seconds))
+            runs[contestant].append(in_program(*contestant, case, seconds))
     print("\r\033[K", end="", file=sys.stderr)
 
     def median(contestant: tuple[str, Any], what: str) -> float:
@@ -212,7 +224,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
     parser.add_argument("--json", type=Path, help="write all figures here")
+    parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)  # one contestant, here
     options = parser.parse_args()
+    if options.run:
+        kind, text = options.run
+        num_workers = text if text == "auto" else int(text)
+        print(json.dumps(measure(kind, num_workers, options.case[0], options.seconds)))
+        return
     print(f"torch {torch.__version__}, {len(os.sched_getaffinity(0))} cores")
     print(f"{'case':10} {'items/s':>10} {'workers':>8} {'MiB':>6} | {'torch best':>10} {'items/s':>10} {'MiB':>6} | {'ratio':>6} {'memory':>6}")  # fmt: skip
     results = []
