@@ -9,9 +9,16 @@ class Model:
     """A loop that takes batches as fast as they come, unless it computes something itself."""
 
     def __init__(
-        self, cores: int, busy: float, asleep: float = 0, handing: float = 0.0001, step: float = 0
+        self,
+        cores: int,
+        busy: float,
+        asleep: float = 0,
+        handing: float = 0.0001,
+        step: float = 0,
+        queued: float = 0,
     ) -> None:
         self.cores = cores
+        self.queued = queued  # seconds that others have the cores, of each batch's busy ones
         self.busy, self.asleep, self.handing, self.step = busy, asleep, handing, step
 
     def period(self, n_workers: int) -> float:
@@ -27,7 +34,8 @@ class Model:
                 break
             period = self.period(tuner.n_workers)
             spent = period - self.step
-            cost = (round((self.busy + self.asleep) * 1e9), round(self.busy * 1e9))
+            parts = (self.busy + self.asleep, self.busy, self.queued)
+            cost = (round(parts[0] * 1e9), round(parts[1] * 1e9), round(parts[2] * 1e9))
             tuner.observe(period, spent, spent - self.handing, cost)
         return tuner
 
@@ -42,6 +50,30 @@ def test_heavy_batches_get_a_worker_a_core(cores: int) -> None:
     tuner = Model(cores, busy=0.05).run(Tuner(cores))
     assert not tuner.is_inline
     assert tuner.n_workers == cores
+
+
+def test_it_begins_with_a_worker_a_core_and_tries_no_more_where_they_compute() -> None:
+    tuner = Tuner(2)
+    seen = set()
+
+    class Watched(Model):
+        def period(self, n_workers: int) -> float:
+            seen.add(n_workers)
+            return super().period(n_workers)
+
+    Watched(2, busy=0.05).run(tuner)
+    assert seen == {2}
+
+
+def test_more_are_tried_and_kept_where_others_want_the_cores_too() -> None:
+    class Shared(Model):
+        """Another program has as many processes as there are cores."""
+
+        def period(self, n_workers: int) -> float:
+            return self.busy / (self.cores * n_workers / (n_workers + self.cores))
+
+    assert Shared(2, busy=0.05, queued=0.025).run(Tuner(2)).n_workers == 4
+    assert Model(2, busy=0.05, queued=0.025).run(Tuner(2)).n_workers == 2
 
 
 def test_sleepy_batches_get_more_workers_than_cores() -> None:
@@ -68,6 +100,6 @@ def test_short_epochs_are_not_worth_processes() -> None:
     model = Model(2, busy=0.0005)
     tuner.begin(0.04)
     for _ in range(3):
-        tuner.observe(0.001, 0.001, 0.0009, (round(model.busy * 1e9), round(model.busy * 1e9)))
+        tuner.observe(0.001, 0.001, 0.0009, (round(model.busy * 1e9), round(model.busy * 1e9), 0))
     tuner.end()
     assert tuner.is_inline

@@ -92,20 +92,22 @@ class Worker:
             return True
         board.begin(self._place.worker, number)
         self._writer.is_plain = board.is_plain
-        wall, busy = time.perf_counter_ns(), self._busy_ns()
+        begin, busy, queued = time.perf_counter_ns(), *self._busy_ns()
         kind, packed = self._make(epoch, what)
-        cost = (time.perf_counter_ns() - wall, self._busy_ns() - busy)
+        wall, busy_after, queued_after = time.perf_counter_ns() - begin, *self._busy_ns()
+        cost = (wall, busy_after - busy, queued_after - queued)
         dropped, self._writer.dropped = self._writer.dropped, []
         send_result(self._place.results, kind, number, cost, packed, dropped)
         board.end(self._place.worker)
         return True
 
-    def _busy_ns(self) -> int:
-        """Time on a core and in the queue for one: what is left of a batch's time is sleep."""
+    def _busy_ns(self) -> tuple[int, int]:
+        """Time on a core or in the queue for one (the rest of a batch's time is sleep), and the
+        queue's part of it."""
         if self._schedstat < 0:
-            return time.thread_time_ns()
-        on_core, in_queue, _ = os.pread(self._schedstat, 64, 0).split()
-        return int(on_core) + int(in_queue)
+            return time.thread_time_ns(), 0
+        on_core, in_queue, _ = map(int, os.pread(self._schedstat, 64, 0).split())
+        return on_core + in_queue, in_queue
 
     def _make(self, epoch: int, what: Any) -> tuple[str, Packed]:
         if self._failure is not None:

@@ -190,7 +190,7 @@ class MapStream(PoolStream):
         self._pool.set_window(window)
         return window
 
-    def _tune(self, tuner: Tuner, begin: float, waited: float, cost: tuple[int, int]) -> None:
+    def _tune(self, tuner: Tuner, begin: float, waited: float, cost: tuple[int, int, int]) -> None:
         now = time.perf_counter()
         is_changed = tuner.observe(now - self._last, now - begin, waited, cost)
         self._last = now

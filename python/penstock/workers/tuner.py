@@ -5,24 +5,33 @@ of batches, and compared with what the batch's own making takes:
 
     batches are cheap, and next() takes nearly as       no processes: handing over costs more
       long as making one would
-    it hardly waits                                     enough workers
-    it waits, and workers sleep (disk, network, locks)  more workers than cores may pay: try
-    it waits, and workers compute                       one a core, or two if that pays
+    it hardly waits                                     enough workers; give back the idle
+    it waits, and workers sleep (disk, network, locks)  more workers than cores may pay: try;
+                                                        if they do not, half may do as well
+    it waits, and workers compute                       one a core; where other programs want
+                                                        the cores too, try two
 
-A trial stays if it pays, and is taken back if it does not.  The number of processes never
+It begins with a worker a core, up to eight.  A trial with more stays if it pays, one with
+fewer stays if it costs nothing, and both are taken back if not.  The number of processes never
 changes what they make, so all of this is free to guess.
 
 Batches are never made in the caller's process before it is known that they always will be: a
 dataset may open files when first used, and workers must not inherit those.
 """
 
+import math
 import os
 from pathlib import Path
 
 _CAP = 16  # processes, for items that only sleep
+_FIRST = 8  # at most, before anything is known
+_FEWEST = 2  # one would let the loop wait for every batch that takes longer than usual
 _STRETCH_SECONDS = 0.02
 _AGAIN_SECONDS = 30
 _PAYS = 0.93  # a trial must take this part of the time, or less
+_SLEEPS = 1.5  # a batch's time, in times of what it computes
+_QUEUES = 0.25  # of the computing time spent in the queue: others want the cores
+_ROOM = 1.5  # workers to keep, for each that was at work on average
 _WAITS = 0.1  # of the time: less than that is not worth a process
 _SAVES = 0.75  # of a cheap batch's time next() may take, or processes are not worth it
 _CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being handed over
@@ -63,6 +72,25 @@ class _Stretch:
         self.waited = 0.0  # of that, for a result
         self.made = 0.0  # in a worker, for making it
         self.busy = 0.0  # of that, on a core or in the queue for one
+        self.queued = 0.0  # of that, in the queue
+
+    def add(self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int]) -> None:
+        self.count += 1
+        self.elapsed += elapsed
+        self.spent += spent
+        self.waited += waited
+        self.made += cost[0] * 1e-9
+        self.busy += cost[1] * 1e-9
+        self.queued += cost[2] * 1e-9
+
+    @property
+    def period(self) -> float:
+        return self.elapsed / self.count
+
+    @property
+    def asleep(self) -> float:
+        """A batch's time, in times of what it computes; 1: it never sleeps."""
+        return self.made / max(self.busy, 1e-9)
 
 
 class Tuner:
@@ -70,9 +98,10 @@ class Tuner:
 
     def __init__(self, n_cores: int) -> None:
         self._cores = n_cores
-        self.n_workers = 2
+        self.n_workers = max(_FEWEST, min(n_cores, _FIRST))
         self.is_inline = False  # for good
         self._is_settled = False
+        self._has_grown = False  # and it paid
         self._before: tuple[int, float] | None = None  # workers and time a batch, before a trial
         self._skip = 0
         self._stretch = _Stretch()
@@ -90,18 +119,16 @@ class Tuner:
         if seen.count and seen.spent > seen.made and seen.made < _SHORT_SECONDS:
             self._go_inline()
 
-    def observe(self, elapsed: float, spent: float, waited: float, cost: tuple[int, int]) -> bool:
+    def observe(
+        self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int]
+    ) -> bool:
         """After each batch.  True: n_workers or is_inline changed."""
         for sums in (self._epoch, self._stretch):
-            sums.count += 1
-            sums.elapsed += elapsed
-            sums.spent += spent
-            sums.waited += waited
-            sums.made += cost[0] * 1e-9
-            sums.busy += cost[1] * 1e-9
+            sums.add(elapsed, spent, waited, cost)
         if self._is_settled:
             if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
                 self._is_settled = self.is_inline
+                self._has_grown = False
                 self._restart(is_changed=False)
             return False
         if self._skip:  # still made by those that were there before, or beginners
@@ -120,31 +147,45 @@ class Tuner:
         self._skip = 2 * self.n_workers if is_changed else 0
 
     def _judge(self, seen: _Stretch) -> None:
-        period = seen.elapsed / seen.count
         if self._before is not None:
             n_before, period_before = self._before
             self._before = None
-            if period > _PAYS * period_before:
-                self.n_workers = n_before
-                self._is_settled = True
+            is_more = n_before < self.n_workers
+            if seen.period > (_PAYS * period_before if is_more else period_before / _PAYS):
+                self._take_back(n_before, seen, is_more)
                 return
+            self._has_grown = self._has_grown or is_more
         elif seen.spent > _SAVES * seen.made and seen.made < _CHEAP_SECONDS * seen.count:
             self._go_inline()
             return
         if seen.waited < _WAITS * seen.elapsed:
-            self._is_settled = True
-            return
-        self._try_more(seen, period)
+            at_work = math.ceil(_ROOM * seen.made / seen.elapsed)
+            self._try(min(self.n_workers, max(_FEWEST, at_work)), seen.period)
+        else:
+            self._try(max(self.n_workers, self._worth_trying(seen)), seen.period)
 
-    def _try_more(self, seen: _Stretch, period: float) -> None:
-        asleep = seen.made / max(seen.busy, 1e-9)  # 1: never
-        # Twice the cores even if they only compute: others may want the cores too.
-        ceiling = min(max(_CAP, self._cores), max(2 * self._cores, round(self._cores * asleep)))
-        if ceiling <= self.n_workers:
+    def _take_back(self, n_before: int, seen: _Stretch, is_more: bool) -> None:
+        """What was tried is not worth it.  Where more workers for batches that sleep make no
+        difference, they wait for one another, and fewer may make none either."""
+        self.n_workers = n_before
+        if is_more and seen.asleep > _SLEEPS and not self._has_grown:
+            self._try(max(_FEWEST, n_before // 2), seen.period)
+        else:
             self._is_settled = True
-            return
-        self._before = (self.n_workers, period)
-        self.n_workers = min(ceiling, max(2 * self.n_workers, self._cores, ceiling // 2))
+
+    def _worth_trying(self, seen: _Stretch) -> int:
+        ceiling = max(self._cores, round(self._cores * seen.asleep))
+        if seen.queued > _QUEUES * seen.busy:
+            ceiling = max(ceiling, 2 * self._cores)
+        ceiling = min(max(_CAP, self._cores), ceiling)
+        return min(ceiling, max(2 * self.n_workers, self._cores, ceiling // 2))
+
+    def _try(self, n_workers: int, period: float) -> None:
+        if n_workers == self.n_workers:
+            self._is_settled = True
+        else:
+            self._before = (self.n_workers, period)
+            self.n_workers = n_workers
 
     def _go_inline(self) -> None:
         self.is_inline = True

@@ -216,7 +216,7 @@ class Result(NamedTuple):
     kind: str  # "value", "error" or "end"
     task: int
     pid: int
-    cost: tuple[int, int]  # nanoseconds the worker took, and those it did not sleep
+    cost: tuple[int, int, int]  # nanoseconds: all, not asleep, and of these in the queue
     message: bytearray
     start: int  # of the stream in the message
     inline: int  # of the inline buffers in the message
@@ -248,7 +248,7 @@ def send_result(
     end: socket.socket,
     kind: str,
     task: int,
-    cost: tuple[int, int],
+    cost: tuple[int, int, int],
     packed: Packed,
     dropped: list[int],
 ) -> None:
