@@ -221,6 +221,30 @@ def test_the_budget_bounds_what_is_under_way() -> None:
         assert drawn <= number + 1 + 4  # as many as workers at first, then three batches
 
 
+@pytest.mark.parametrize(
+    ("prefetch", "ahead", "under_way"), [(None, 1, 3), (None, 1 << 30, 4), (3, 1, 6)]
+)
+def test_large_batches_lie_ready_in_small_numbers(
+    monkeypatch: pytest.MonkeyPatch, prefetch: int | None, ahead: int, under_way: int
+) -> None:
+    """One beside those being made, unless the user said how many."""
+    monkeypatch.setattr("penstock.workers.streams.AHEAD_BYTES", ahead)
+    drawn = 0
+
+    def batches() -> Iterator[Batch]:
+        nonlocal drawn
+        for batch in plan(30, 2):
+            drawn += 1
+            yield batch
+
+    workers = Workers(Job(Items(big_item), default_collate), 2, prefetch_factor=prefetch)
+    stream = workers.epoch(batches())
+    for number in range(5):
+        next(stream)
+        assert drawn == number + 1 + under_way
+    stream.close()
+
+
 @pytest.mark.parametrize("fault", ["EMFILE in the worker", "ENOMEM in the worker"])
 def test_results_arrive_without_arenas(fault: str) -> None:
     def spoil(worker: int) -> None:

@@ -93,7 +93,7 @@ class PythonEngine:
             job,
             loader.num_workers if asked != "auto" or loader.order == "torch" else asked,
             context=loader.multiprocessing_context,
-            prefetch_factor=loader.prefetch_factor or 2,
+            prefetch_factor=loader._asked_prefetch,
             timeout=loader.timeout,
             persistent=loader.persistent_workers,
             memory_budget=budget_bytes(loader.memory_budget) or None,

@@ -29,7 +29,7 @@ FREE, TAKEN, DROPPED = 0, 1, 2
 HEADER = 64  # the state is the first byte; arrays begin on a cache line
 ALIGN = 64
 INLINE_MAX = 8 << 10  # a result's small arrays travel in its message
-PATIENCE = 8  # results; making an arena costs as much as filling a few
+PATIENCE = 3  # results; making an arena costs as much as filling a few
 LIVE_MAX = 512  # arenas that a user may hold; what comes on top is copied out
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,8 +72,8 @@ class Mapping:
 
 
 def _round_up(size: int) -> int:
-    """To an eighth of its own magnitude, so that batches of nearly one size share arenas."""
-    step = max(mmap.PAGESIZE, 1 << max(size.bit_length() - 4, 0))
+    """To a page, or a 32nd of its own magnitude: batches of nearly one size share arenas."""
+    step = max(mmap.PAGESIZE, 1 << max(size.bit_length() - 6, 0))
     return -(-size // step) * step
 
 

@@ -30,7 +30,8 @@ class Workers:
 
     num_workers      0, a number of processes, or "auto"
     context          None, "fork", "spawn", "forkserver" or a multiprocessing context
-    prefetch_factor  batches under way or ready, a worker
+    prefetch_factor  batches under way or ready, a worker; None: two, but where batches are large
+                     no more than AHEAD_BYTES lie ready
     timeout          seconds after which a worker is taken for stuck; 0: never
     persistent       keep the processes between epochs; otherwise each epoch forks anew and
                      sees what the caller did to the dataset in between
@@ -43,7 +44,7 @@ class Workers:
         num_workers: int | Literal["auto"] = "auto",
         *,
         context: str | BaseContext | None = None,
-        prefetch_factor: int = 2,
+        prefetch_factor: int | None = None,
         timeout: float = 0,
         persistent: bool = False,
         memory_budget: int | None = None,

@@ -10,6 +10,8 @@ from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Positi
 from penstock.workers.pool import Pool
 from penstock.workers.tuner import Tuner
 
+AHEAD_BYTES = 32 << 20  # batches that lie ready, where nobody said how many shall
+
 
 class Stream(Iterator[Any]):
     """One epoch's batches, in order.  Raises what a dataset raised, where it happened.
@@ -110,7 +112,7 @@ class MapStream(PoolStream):
         batches: Iterator[Batch],
         epoch: int,
         *,
-        prefetch: int,
+        prefetch: int | None,
         budget: int,
         tuner: Tuner | None,
         is_own: bool,
@@ -186,7 +188,11 @@ class MapStream(PoolStream):
             return 0
         if not self._largest:
             return n_workers  # until it is known how large a batch is
-        window = max(1, min(self._prefetch * n_workers, self._budget // self._largest))
+        if self._prefetch is None and not self._pool.in_turn:
+            ready = max(1, min(n_workers, AHEAD_BYTES // self._largest))
+        else:
+            ready = ((self._prefetch or 2) - 1) * n_workers
+        window = max(1, min(n_workers + ready, self._budget // self._largest))
         self._pool.set_window(window)
         return window
 
@@ -257,7 +263,7 @@ class IterableStream(PoolStream):
         epoch: int,
         state: dict[str, Any] | None,
         *,
-        prefetch: int,
+        prefetch: int | None,
         budget: int,
         is_own: bool,
     ) -> None:
@@ -300,7 +306,7 @@ class IterableStream(PoolStream):
 
     def _fill(self, worker: int) -> None:
         copy, queue = self._copies[worker], self._under_way[worker]
-        window = max(1, min(self._prefetch, self._budget // max(self._largest, 1)))
+        window = max(1, min(self._prefetch or 2, self._budget // max(self._largest, 1)))
         self._pool.set_window(window * len(self._copies))
         while not copy.has_ended and len(queue) < window:
             queue.append(self._pool.submit(self._epoch, next(copy), worker))
