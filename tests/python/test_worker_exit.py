@@ -1,4 +1,9 @@
-"""However a program with workers ends, nothing of it is left."""
+"""However a program with workers ends, nothing of it is left, two seconds later.
+
+The seconds count from the program's own end.  A machine that runs other things may stop a
+process for longer than that, so a scenario that was late is played once more, and must not be
+late again; what is still there after ten seconds is not late but left, which fails at once.
+"""
 
 import itertools
 import os
@@ -11,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-PATIENCE_SECONDS = 10  # for a loaded machine; the promise is two
+PROMISE_SECONDS = 2
+PATIENCE_SECONDS = 10
 
 # A program that uses workers, says which processes there are, and ends as it is told.
 BEGINNING = """
@@ -108,21 +114,34 @@ def start(
     return process, [found for pid in pids if (found := identity(int(pid)))]
 
 
-def wait_for(condition: Callable[[], bool]) -> bool:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < end:
-        if condition():
-            return True
+def seconds_to_end(processes: list[tuple[int, str]]) -> float:
+    """How long it takes from now until all of them are gone."""
+    begin = time.monotonic()
+    while any(identity(pid) == (pid, at) for pid, at in processes):
+        assert time.monotonic() < begin + PATIENCE_SECONDS, [
+            (pid, Path(f"/proc/{pid}/cmdline").read_bytes())
+            for pid, at in processes
+            if identity(pid) == (pid, at)
+        ]
         time.sleep(0.01)
-    return condition()
+    return time.monotonic() - begin
 
 
-def assert_gone(processes: list[tuple[int, str]]) -> None:
-    assert wait_for(lambda: all(identity(pid) != (pid, at) for pid, at in processes)), [
-        (pid, Path(f"/proc/{pid}/cmdline").read_bytes())
-        for pid, at in processes
-        if identity(pid) == (pid, at)
-    ]
+def finish(program: subprocess.Popen[str], processes: list[tuple[int, str]]) -> tuple[float, str]:
+    """When the program ends: how long the others outlive it, and what it wrote to stderr.
+
+    Not communicate(), which waits for everybody who has the pipes too.
+    """
+    program.wait(60)
+    seconds = seconds_to_end(processes)
+    return seconds, program.communicate(timeout=60)[1]
+
+
+def assert_prompt(scenario: Callable[[], float]) -> None:
+    seconds = [scenario()]
+    if seconds[0] > PROMISE_SECONDS:
+        seconds.append(scenario())
+    assert seconds[-1] <= PROMISE_SECONDS, seconds
 
 
 SCENARIOS = list(
@@ -137,16 +156,19 @@ assert len(SCENARIOS) == 32
 
 
 def check_end(program: str, end: str, where: str, *how: str) -> None:
-    process, processes = start(end, where, *how, program=program)
-    _, errors = process.communicate(timeout=60)
-    assert_gone(processes)
-    if end == "clean":
-        assert process.returncode == 0, errors
-    elif where == "loader":
-        assert process.returncode == {"error": 1, "exit": 3, "kill": -9}[end]
-    else:
-        assert process.returncode == 1
-        assert {"error": "ValueError", "exit": "exited", "kill": "Killed"}[end] in errors
+    def scenario() -> float:
+        process, processes = start(end, where, *how, program=program)
+        seconds, errors = finish(process, processes)
+        if end == "clean":
+            assert process.returncode == 0, errors
+        elif where == "loader":
+            assert process.returncode == {"error": 1, "exit": 3, "kill": -9}[end]
+        else:
+            assert process.returncode == 1
+            assert {"error": "ValueError", "exit": "exited", "kill": "Killed"}[end] in errors
+        return seconds
+
+    assert_prompt(scenario)
 
 
 @pytest.mark.parametrize(("end", "where", "persistent", "holding"), SCENARIOS)
@@ -159,39 +181,49 @@ def test_nothing_is_left_of_a_loader_that_pins(end: str, where: str, persistent:
     check_end(PINNED, end, where, persistent, "dropping")
 
 
+def check_signal(what: signal.Signals, *how: str) -> None:
+    def scenario() -> float:
+        program, processes = start(*how)
+        program.send_signal(what)
+        return finish(program, processes)[0]
+
+    assert_prompt(scenario)
+
+
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_of_a_program_that_waits(what: signal.Signals) -> None:
-    program, processes = start("wait", "loader", "new", "holding")
-    program.send_signal(what)
-    program.communicate(timeout=60)
-    assert_gone(processes)
+    check_signal(what, "wait", "loader", "new", "holding")
 
 
 @pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_stuck_workers(what: signal.Signals) -> None:
-    program, processes = start("stuck", "", "new", "dropping")
-    program.send_signal(what)
-    program.communicate(timeout=60)
-    assert_gone(processes)
+    check_signal(what, "stuck", "", "new", "dropping")
 
 
 def test_ctrl_c_reaches_the_loader_only() -> None:
     """A terminal sends SIGINT to all of them; workers leave it to the loop."""
-    program, processes = start("wait", "loader", "new", "holding")
-    os.killpg(program.pid, signal.SIGINT)
-    _, errors = program.communicate(timeout=60)
-    assert_gone(processes)
-    assert errors.count("KeyboardInterrupt") == 1, errors
+
+    def scenario() -> float:
+        program, processes = start("wait", "loader", "new", "holding")
+        os.killpg(program.pid, signal.SIGINT)
+        seconds, errors = finish(program, processes)
+        assert errors.count("KeyboardInterrupt") == 1, errors
+        return seconds
+
+    assert_prompt(scenario)
 
 
 def test_workers_die_with_their_zygote() -> None:
-    program, processes = start("wait", "loader", "new", "holding")
-    os.kill(processes[1][0], signal.SIGKILL)
-    try:
-        assert_gone(processes[1:])
-    finally:
-        program.kill()
-        program.communicate()
+    def scenario() -> float:
+        program, processes = start("wait", "loader", "new", "holding")
+        os.kill(processes[1][0], signal.SIGKILL)
+        try:
+            return seconds_to_end(processes[1:])
+        finally:
+            program.kill()
+            program.communicate()
+
+    assert_prompt(scenario)
 
 
 def test_closing_does_not_wait_for_a_stuck_worker(
