@@ -118,6 +118,7 @@ def test_an_empty_dataset_cannot_be_shuffled():
     ("options", "word"),
     [
         ({"policy": "rules"}, "policy must be 'fixed'"),
+        ({"num_workers": 257}, "num_workers must be at most 256"),
         ({"order": "backwards"}, "order must be one of"),
         ({"order": "sequential", "shuffle": True}, "contradict"),
         ({"order": "shuffle", "sampler": range(10)}, "contradict"),

@@ -2,7 +2,9 @@
 
 import collections
 import gc
+import itertools
 import os
+import threading
 import time
 
 import numpy as np
@@ -244,6 +246,24 @@ def test_what_changes_between_epochs_is_seen_by_the_next(n_workers):
 def test_order_is_kept_even_if_nobody_asks_for_it():
     loader = ptorch.DataLoader(range(20), 1, num_workers=2, in_order=False)
     assert [batch.item() for batch in loader] == list(range(20))
+
+
+@pytest.mark.parametrize("n_workers", [0, 2, "auto"])
+def test_threads_may_share_an_iteration(n_workers):
+    """Each batch goes to one of them, in order to each."""
+    batches = iter(ptorch.DataLoader(range(400), 2, num_workers=n_workers))
+    found = [[] for _ in range(4)]
+
+    def take(mine):
+        mine.extend(batch.tolist() for batch in batches)
+
+    threads = [threading.Thread(target=take, args=(mine,)) for mine in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(mine == sorted(mine) for mine in found)
+    assert sorted(itertools.chain(*found)) == [[i, i + 1] for i in range(0, 400, 2)]
 
 
 def test_a_spawned_worker_gets_its_dataset():

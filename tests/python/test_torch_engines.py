@@ -86,6 +86,16 @@ def test_a_compiled_folder_obeys_any_sampler(folder, sampler):
     )
 
 
+@pytest.mark.parametrize("n_workers", [0, 2, "auto"])
+@pytest.mark.parametrize("index", [23, -24])
+def test_an_index_that_is_out_of_range_is_torchs_error_at_its_batch(folder, n_workers, index):
+    sampler = [0, 1, 2, index, 3]
+    batches = iter(ptorch.DataLoader(images(folder), 2, sampler=sampler, num_workers=n_workers))
+    assert len(next(batches)[0]) == 2
+    with pytest.raises(IndexError, match="out of range"):
+        next(batches)
+
+
 def test_batches_of_a_batch_sampler_may_have_any_size(folder):
     """Its sizes are not known beforehand: they grow, shrink, and repeat samples."""
     dataset = images(folder)

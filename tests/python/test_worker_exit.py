@@ -258,6 +258,29 @@ print([lives(pid) for pid in pids])
     assert done.stdout == "[False, False]\n", done
 
 
+def test_nobody_leaves_anything_unclosed() -> None:
+    code = """
+from penstock.workers import Batch, Job, Workers
+
+class Dataset:
+    def __getitem__(self, index):
+        return bytes(100_000)
+
+for persistent in (False, True):
+    workers = Workers(Job(Dataset()), 2, persistent=persistent)
+    assert len(list(workers.epoch(Batch([i]) for i in range(10)))) == 10
+    workers.close()
+"""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "ResourceWarning" not in done.stderr, done.stderr
+
+
 def test_workers_print_whoever_was_printing_when_they_were_forked(
     run_python: Callable[..., subprocess.CompletedProcess[str]],
 ) -> None:

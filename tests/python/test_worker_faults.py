@@ -87,9 +87,29 @@ def test_stop_iteration_of_an_item_ends_the_loop_as_in_torch() -> None:
     assert len(run(Job(failing(StopIteration, 6)), 1)) == 1
 
 
-def test_what_cannot_be_pickled_is_an_error() -> None:
-    with pytest.raises(Exception, match=r"pickle|local object"):
-        run(Job(Items(lambda i: lambda: i)), 1)
+def test_what_cannot_be_pickled_is_an_error_that_says_what_to_do() -> None:
+    for num_workers in (1, "auto"):
+        with pytest.raises(Exception, match=r"pickle|local object") as caught:
+            run(Job(Items(lambda i: lambda: i)), num_workers)
+        assert "use num_workers=0" in str(caught.value)
+    with pytest.raises(TypeError) as raised:  # of the dataset's own
+        run(Job(failing(TypeError, 1)), 1)
+    assert "num_workers=0" not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_would_end_a_process_is_told_as_an_error(kind: type[BaseException]) -> None:
+    """A RuntimeError, as with torch, whose workers are then gone; ours go on."""
+    stream = Workers(Job(failing(kind, 5)), 1).epoch(plan(4))
+    assert next(stream) == [0, 1, 2, 3]
+    with pytest.raises(RuntimeError, match=f"Caught {kind.__name__} in DataLoader worker"):
+        next(stream)
+    assert next(stream) == [8, 9, 10, 11]
+
+
+def test_too_many_workers_are_refused_before_anything_is_started() -> None:
+    with pytest.raises(ValueError, match="at most 256"):
+        Workers(Job(Items(int)), 257)
 
 
 # Deaths
@@ -121,7 +141,6 @@ WAYS = {
     "kill": (shoot(signal.SIGKILL), "killed by signal: Killed"),
     "segfault": (shoot(signal.SIGSEGV), "killed by signal: Segmentation fault"),
     "exit": (lambda: os._exit(3), "exited unexpectedly"),
-    "sys.exit": (lambda: (_ for _ in ()).throw(SystemExit(0)), "exited unexpectedly"),
 }
 
 

@@ -20,6 +20,7 @@ import itertools
 import multiprocessing
 import os
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -35,6 +36,7 @@ from penstock.errors import StateError
 from penstock.loader import (
     INT32_MAX,
     INT64_MAX,
+    MAX_WORKERS,
     ON_ERROR,
     Closing,
     OnError,
@@ -428,6 +430,7 @@ class Iteration:
         self._progress = progress
         self._source = source
         self._said_length = loader._IterableDataset_len_called
+        self._lock, self._owner = threading.RLock(), os.getpid()
         accelerator = torch.accelerator.current_accelerator() if loader.pin_memory else None
         self._pins_for = accelerator.type if accelerator is not None else None
         if loader._order_kind == "iterable":
@@ -445,10 +448,14 @@ class Iteration:
         return self
 
     def __next__(self) -> Any:
-        if torch.autograd.profiler._is_profiler_enabled:
-            with torch.autograd.profiler.record_function("enumerate(DataLoader)#penstock"):
-                return self._next()
-        return self._next()
+        """Threads may share an iteration: each batch goes to one of them."""
+        if os.getpid() != self._owner:  # forked, perhaps while a thread held the lock
+            return self._next()
+        with self._lock:
+            if torch.autograd.profiler._is_profiler_enabled:
+                with torch.autograd.profiler.record_function("enumerate(DataLoader)#penstock"):
+                    return self._next()
+            return self._next()
 
     def _next(self) -> Any:
         progress = self._progress
@@ -550,6 +557,8 @@ def _count_workers(num_workers: int | str, is_iterable: bool, order: str | None)
     if num_workers != "auto":
         if isinstance(num_workers, str):
             raise ValueError(f"num_workers must be a whole number or 'auto', not {num_workers!r}")
+        if num_workers > MAX_WORKERS:
+            raise ValueError(f"num_workers must be at most {MAX_WORKERS}, not {num_workers}")
         return num_workers
     if order == "torch":
         return 0

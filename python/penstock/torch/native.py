@@ -230,6 +230,7 @@ class FedEpoch:
         skipped = [self._ids(task) for task in work.skipped]
         self._history: list[list[int]] | None = None if size else list(skipped)
         self._waiting: list[int] | None = None  # the larger one
+        self._fault: IndexError | None = None  # what follows the batches that were fed
         self._begin(size or max(map(len, skipped), default=1), skipped)
         if work.n_bad is not None:
             self._loader.load_state_dict(self._loader.state_dict() | {"bad": work.n_bad})
@@ -247,13 +248,19 @@ class FedEpoch:
     def next(self) -> Batch | None:
         self._fill()
         batch = self._loader.next()
+        if batch is None and self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
         if batch is not None and self._ahead:
             self._fill()
         return batch
 
     def _fill(self) -> None:
         while self._tasks is not None and self._loader.waiting < max(1, self._ahead):
-            ids = self._waiting or self._next_ids()
+            try:
+                ids = self._waiting or self._next_ids()
+            except _OutOfRange as fault:
+                ids, self._fault = None, IndexError(str(fault))
             if ids is None:
                 self._tasks = None
                 self._loader.end()
@@ -278,5 +285,12 @@ class FedEpoch:
 
     def _ids(self, task: Task) -> list[int]:
         """Negative ones count from the end, as in Python's sequences."""
-        ids = map(operator.index, task.index)  # a TypeError for 1.5, as from a list
+        ids = list(map(operator.index, task.index))  # a TypeError for 1.5, as from a list
+        for one in ids:
+            if not -self._count <= one < self._count:
+                raise _OutOfRange(f"index {one} is out of range: the dataset has {self._count}")
         return [one + self._count if one < 0 else one for one in ids]
+
+
+class _OutOfRange(IndexError):
+    """Of a sampler's index.  Raised where the batch would have come, not when it is asked for."""

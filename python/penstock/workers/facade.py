@@ -18,6 +18,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Literal
 
 from penstock.errors import ForkError
+from penstock.workers.board import WORKERS_MAX
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
@@ -49,6 +50,8 @@ class Workers:
         persistent: bool = False,
         memory_budget: int | None = None,
     ) -> None:
+        if num_workers != "auto" and num_workers > WORKERS_MAX:
+            raise ValueError(f"num_workers must be at most {WORKERS_MAX}, not {num_workers}")
         self.job = job
         self._context = context
         self._prefetch = prefetch_factor

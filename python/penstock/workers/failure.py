@@ -34,6 +34,13 @@ class Failure:
         except Exception:  # its constructor wants something else
             return RuntimeError(self.text)
 
+    @classmethod
+    def of(cls, error: BaseException, worker: int) -> "Failure":
+        """Of anything that was raised.  What would end a process (SystemExit, KeyboardInterrupt)
+        is a RuntimeError in the loop, as with torch, but one that says what it was."""
+        failure = cls(error, worker)
+        return failure if isinstance(error, Exception) else failure.as_runtime_error()
+
     def as_runtime_error(self) -> "Failure":
         """For a class that cannot be pickled."""
         self.kind = RuntimeError

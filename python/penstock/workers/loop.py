@@ -19,6 +19,11 @@ from penstock.workers.wire import Incoming, Packed, pack, send_result
 _PR_SET_PDEATHSIG = 1
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _libc = ctypes.CDLL(None)
+_CANNOT_PICKLE = (pickle.PicklingError, AttributeError, TypeError)
+_UNPICKLED = (
+    "A batch leaves its worker process pickled, and this one cannot be.  Return something that "
+    "can, or use num_workers=0, which makes batches in the program's own process."
+)
 
 
 class Place(NamedTuple):
@@ -64,8 +69,8 @@ class Worker:
         keep_freed_memory()
         try:
             self._begin()
-        except Exception as error:
-            self._failure = Failure(error, self._place.worker)
+        except BaseException as error:
+            self._failure = Failure.of(error, self._place.worker)
         incoming = Incoming(self._place.tasks)
         with contextlib.suppress(OSError):  # the parent closed its ends
             while (received := incoming.receive()) is not None:
@@ -113,13 +118,17 @@ class Worker:
         if self._failure is not None:
             return "error", self._pack_failure(self._failure)
         try:
-            return "value", pack(self._fetcher.fetch(epoch, what), self._writer)
-        except StopIteration as error:
-            if self._job.iterable:
+            value = self._fetcher.fetch(epoch, what)
+        except BaseException as error:
+            if self._job.iterable and isinstance(error, StopIteration):
                 return "end", pack(None, self._fresh_writer())
-            return "error", self._pack_failure(Failure(error, self._place.worker))
+            return "error", self._pack_failure(Failure.of(error, self._place.worker))
+        try:
+            return "value", pack(value, self._writer)
         except Exception as error:
-            return "error", self._pack_failure(Failure(error, self._place.worker))
+            if isinstance(error, _CANNOT_PICKLE):
+                error.add_note(_UNPICKLED)
+            return "error", self._pack_failure(Failure.of(error, self._place.worker))
 
     def _fresh_writer(self) -> Writer:
         self._writer.abandon()

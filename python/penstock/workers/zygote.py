@@ -40,7 +40,9 @@ def zygote_main(control: socket.socket, job: Job, parent: int) -> None:
     signal.set_wakeup_fd(-1)
     sources()  # a spawned zygote has not loaded numpy.random yet
     gc.freeze()  # a collection in a worker would copy every page it marks
-    Zygote(control, job, parent).run()
+    zygote = Zygote(control, job, parent)
+    zygote.run()
+    zygote.close()
 
 
 class Zygote:
@@ -71,6 +73,11 @@ class Zygote:
                 os.kill(pid, signal.SIGKILL)
         for pid in self._pids.values():
             os.waitpid(pid, 0)
+
+    def close(self) -> None:
+        self._control.close()
+        if self._results is not None:
+            self._results.close()
 
     def _wait(self, others: Sequence[int] = (), seconds: float | None = None) -> set[int]:
         """Until the parent or a worker ends, or something is in `others`: which fds have it."""
@@ -157,7 +164,7 @@ class Zygote:
         code = 1
         try:
             die_with(zygote)
-            self._close()
+            self._close_own()
             assert self._results is not None
             assert self._board is not None
             place = Place(worker, n_workers, tasks, self._results, self._board)
@@ -171,7 +178,7 @@ class Zygote:
         finally:
             os._exit(code)
 
-    def _close(self) -> None:
+    def _close_own(self) -> None:
         """A worker needs nothing of the zygote's but results and board."""
         self._control.close()
         for fd in self._watched():
