@@ -136,36 +136,22 @@ class DataLoader(Closing, torch_data.DataLoader):
     ) -> None:
         if isinstance(dataset, str | os.PathLike):
             dataset = Dataset(dataset, cache_dir)
-        is_given = sampler is not None or batch_sampler is not None
-        is_iterable = isinstance(dataset, torch_data.IterableDataset)
         # What was given stays readable under its name: who makes a loader like this one
         # (Lightning does) reads the arguments from the attributes.
-        self.transform = transform
-        self.seed = seed if seed is None else check_seed(seed)
-        self.memory_budget = memory_budget
-        self.rank, self.world_size = rank, world_size
-        self.tail = tail
+        self.transform, self.seed, self.memory_budget = transform, seed, memory_budget
+        self.rank, self.world_size, self.tail = rank, world_size, tail
         self.on_error: OnError = on_error
         self.max_bad, self.ledger = max_bad, ledger
-        self.policy = policy
-        self.order = _check_order(order, shuffle, is_given, is_iterable)
+        self.policy, self.order, self.compile = policy, order, compile
         self.batch_ops: BatchOps = batch_ops or ()
         self.dtype, self.layout, self.cache_dir = dtype, layout, cache_dir
         self.block_size, self.window = block_size, window
-        self.compile = compile
         self._asked_prefetch = prefetch_factor
-        self._place = _place(rank, world_size, is_given or is_iterable)
-        _check_choices(policy, on_error)
-        _check_numbers(block_size, window, max_bad)
-        budget_bytes(memory_budget)
-        self._order_kind = self._who_orders(shuffle, is_given, is_iterable)
-        self._follows_epoch = False
-        if order == "torch" and self._place[1] > 1 and not (is_given or is_iterable):
-            drops = check_tail(tail, drop_last, self._place[1]) == "drop"
-            sampler = torch_data.DistributedSampler(
-                dataset, self._place[1], self._place[0], bool(shuffle), self.seed or 0, drops
-            )
-            shuffle, self._follows_epoch = None, True
+        is_given = sampler is not None or batch_sampler is not None
+        is_iterable = isinstance(dataset, torch_data.IterableDataset)
+        self._check(shuffle, is_given, is_iterable)
+        if self._order_kind == "sampler" and not is_given and self._place[1] > 1:
+            sampler, shuffle = self._shared_sampler(dataset, shuffle, drop_last), None
         n_workers = _count_workers(num_workers, is_iterable, order)
         self._n_automatic = n_workers if num_workers == "auto" else None
         super().__init__(
@@ -189,14 +175,38 @@ class DataLoader(Closing, torch_data.DataLoader):
         )
         check_tail(tail, drop_last, self._place[1])
         self._is_shuffled = bool(shuffle)
+        self._stand_at_the_beginning()
+        self._engine: Engine | None = choose(self)
+        self._made_from = fingerprint(self)
+
+    def _check(self, shuffle: bool | None, is_given: bool, is_iterable: bool) -> None:
+        """Our own arguments; torch checks its.  Decides who orders, and for which rank."""
+        if self.seed is not None:
+            self.seed = check_seed(self.seed)
+        _check_order(self.order, shuffle, is_given, is_iterable)
+        self._place = _place(self.rank, self.world_size, is_given or is_iterable)
+        _check_choices(self.policy, self.on_error)
+        _check_numbers(self.block_size, self.window, self.max_bad)
+        budget_bytes(self.memory_budget)
+        self._order_kind = self._who_orders(shuffle, is_given, is_iterable)
+        self._follows_epoch = False
+
+    def _shared_sampler(self, dataset: Any, shuffle: bool | None, drop_last: bool) -> Any:
+        """order="torch" on several ranks: the sampler that torch would be given."""
+        rank, world_size = self._place
+        drops = check_tail(self.tail, drop_last, world_size) == "drop"
+        self._follows_epoch = True
+        return torch_data.DistributedSampler(
+            dataset, world_size, rank, bool(shuffle), self.seed or 0, drops
+        )
+
+    def _stand_at_the_beginning(self) -> None:
         self._seed = self.seed
         self._base_seed: int | None = None
         self._epoch = 0  # of the next iteration
         self._progress: Progress | None = None  # of the last one
         self._pending: dict[str, Any] | None = None  # a state to continue from
         self._bad_before: int | None = None  # bad samples that a loaded state counted
-        self._engine: Engine | None = choose(self)
-        self._made_from = fingerprint(self)
 
     def _who_orders(self, shuffle: bool | None, is_given: bool, is_iterable: bool) -> str:
         """One of ours, "sampler", or "iterable"."""
@@ -527,7 +537,7 @@ def _place(rank: int | None, world_size: int | None, is_sharded: bool) -> tuple[
 
 def _check_order(
     order: Order | None, shuffle: bool | None, is_given: bool, is_iterable: bool
-) -> Order | None:
+) -> None:
     if order not in (None, *OWN_ORDERS, "torch"):
         raise ValueError(f"order must be one of {[None, *OWN_ORDERS, 'torch']}, not {order!r}")
     if shuffle and order == "sequential":
@@ -535,7 +545,6 @@ def _check_order(
     if order in OWN_ORDERS and (is_given or is_iterable):
         who = "an IterableDataset" if is_iterable else "a sampler or batch_sampler"
         raise ValueError(f"order={order!r} and {who} contradict each other: both decide the order")
-    return order
 
 
 def _check_choices(policy: str, on_error: str) -> None:
