@@ -71,7 +71,8 @@ def _pad(op: Any, value: Value) -> Done:
     native = T.Pad(padding, fill=fill, padding_mode=op.padding_mode)
     size = None
     if value.size is not None:
-        left, top, right, bottom = native.padding
+        sides: Any = native.padding
+        left, top, right, bottom = sides
         size = (value.size[0] + top + bottom, value.size[1] + left + right)
     return on_pixels(
         value, native, size=size, bytes_off=0, floats_off=0, passes_normalize=not is_constant

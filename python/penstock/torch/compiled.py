@@ -135,14 +135,15 @@ def _one_line(parts: list[Part], transform: Any, exact: bool) -> tuple[Part, Lin
 
 
 def _line(own: Any, transform: Any, exact: bool) -> Line:
-    calls = [*flat(own), *flat(transform)]
-    if not any(isinstance(call, Transform) for call in calls):
+    calls: list[Any] = [*flat(own), *flat(transform)]
+    ops = [call for call in calls if isinstance(call, Transform)]
+    if not ops:
         return translate(calls, exact)
-    if not all(isinstance(call, Transform) for call in calls):
+    if len(ops) < len(calls):
         raise TypeError("penstock.transforms and other transforms do not mix")
-    pipe = pipeline(calls)
-    dtype = "float32" if '"dtype":"float32"' in pipe.description else "uint8"
-    return Line(calls, "tensor", dtype, [], "", [Step(repr(call), "native") for call in calls])
+    pipe = pipeline(ops)
+    dtype: DType = "float32" if '"dtype":"float32"' in pipe.description else "uint8"
+    return Line(ops, "tensor", dtype, [], "", [Step(repr(one), "native") for one in ops])
 
 
 def _name(dataset: Any) -> str:

@@ -48,6 +48,7 @@ from penstock.mix import BatchOps
 from penstock.sample import DType, Layout, check_seed
 from penstock.torch import state as states
 from penstock.torch.engines import Engine, choose, fingerprint
+from penstock.torch.native import NativeEngine
 from penstock.torch.order import (
     BLOCK_SIZE,
     WINDOW,
@@ -218,7 +219,7 @@ class DataLoader(Closing, torch_data.DataLoader):
 
     # Iterating
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         if self._engine is None:
             return super().__iter__()
         self._warn_of_pinning()
@@ -237,7 +238,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         epoch, self._epoch = self._epoch, self._epoch + 1
         progress = Progress(epoch)
         if self._follows_epoch:
-            self.sampler.set_epoch(epoch)  # type: ignore[union-attr]
+            self.sampler.set_epoch(epoch)  # type: ignore[attr-defined]
         if self._order_kind == "sampler":
             progress.marks = states.mark(self)
             tasks = self._ask_sampler(progress)
@@ -312,9 +313,9 @@ class DataLoader(Closing, torch_data.DataLoader):
         # Asked for anew: torch.distributed may have been initialised after the loader was made.
         rank, world_size = self._place = _place(self.rank, self.world_size, False)
         return OwnOrder(
-            self._order_kind,
+            self._order_kind,  # type: ignore[arg-type]
             self._seed or 0,
-            len(self.dataset),
+            len(self.dataset),  # type: ignore[arg-type]
             self.batch_size,
             rank,
             world_size,
@@ -360,7 +361,8 @@ class DataLoader(Closing, torch_data.DataLoader):
             saved["base_seed"] = progress.base_seed if batch and progress else None
         if self._order_kind == "iterable":
             saved["base_seed"] = progress.base_seed if batch and progress else None
-            saved["workers"] = progress.copies() if batch and progress else None
+            copies = progress.copies if batch and progress else None
+            saved["workers"] = copies() if copies else None
         return saved
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -382,7 +384,10 @@ class DataLoader(Closing, torch_data.DataLoader):
         """What the stream is a function of; the seed as text, because JSON readers disagree
         about integers past 2^53."""
         assert self._engine is not None
-        own = {"seed": None if self._seed is None else str(self._seed), "order": self._order_kind}
+        own: dict[str, Any] = {
+            "seed": None if self._seed is None else str(self._seed),
+            "order": self._order_kind,
+        }
         if self._order_kind == "iterable":
             own |= {"num_workers": self.num_workers, "batch_size": self.batch_size}
         elif self._order_kind == "sampler":
@@ -399,7 +404,7 @@ class DataLoader(Closing, torch_data.DataLoader):
 
     def stats(self) -> dict[str, int]:
         """Counters of the native engine since creation: batches, bytes, time by stage (ns)."""
-        if not hasattr(self._engine, "stats"):
+        if not isinstance(self._engine, NativeEngine):
             raise RuntimeError("only loaders of natively compiled datasets keep these figures")
         return self._engine.stats()
 
@@ -438,13 +443,13 @@ class Iteration:
     def __init__(self, loader: DataLoader, progress: Progress, source: Source) -> None:
         self._loader = loader
         self._progress = progress
-        self._source = source
+        self._source: Any = source
         self._said_length = loader._IterableDataset_len_called
         self._lock, self._owner = threading.RLock(), os.getpid()
         accelerator = torch.accelerator.current_accelerator() if loader.pin_memory else None
         self._pins_for = accelerator.type if accelerator is not None else None
         if loader._order_kind == "iterable":
-            watched = weakref.ref(source)
+            watched: Any = weakref.ref(source)
             progress.copies = lambda: watched().state()
 
     def __del__(self) -> None:

@@ -249,9 +249,10 @@ def why_not_native(loader: Any) -> str | None:
 
 def _operations(loader: Any) -> list[Transform]:
     """A path's transforms: ours, or torchvision's that can all be translated."""
-    calls = list(flat(loader.transform))
-    if all(isinstance(call, Transform) for call in calls):
-        return calls
+    calls: list[Any] = list(flat(loader.transform))
+    ops = [call for call in calls if isinstance(call, Transform)]
+    if len(ops) == len(calls):
+        return ops
     line = translate(calls, loader.order == "torch")
     if line.rest or line.kind == "pil":
         why = line.reason or "they end with a PIL image"

@@ -23,7 +23,7 @@ from torch import distributed
 from torch.utils.data import BatchSampler
 
 from penstock import _core
-from penstock.loader import ORDERS, TAILS
+from penstock.loader import ORDERS, TAILS, Order, Tail
 
 BLOCK_SIZE, WINDOW = 256, 16
 
@@ -41,13 +41,13 @@ class OwnOrder:
     """Batch b takes positions [b*G, (b+1)*G) of the epoch's order, G the global batch;
     rank r takes its own slice of them.  The same arithmetic as src/engine/stream.c."""
 
-    kind: str
+    kind: Order
     seed: int
     count: int
     batch_size: int | None  # None: single indices, not batches of one
     rank: int = 0
     world_size: int = 1
-    given_tail: str | None = None
+    given_tail: Tail | None = None
     block_size: int = BLOCK_SIZE
     window: int = WINDOW
 
@@ -109,7 +109,7 @@ class Source(Protocol):
     def __next__(self) -> Any: ...
 
 
-def check_tail(tail: str | None, drop_last: bool, world_size: int) -> str | None:
+def check_tail(tail: Tail | None, drop_last: bool, world_size: int) -> Tail | None:
     """The tail by its name, None for the usual one: short with one rank, wrap with several."""
     if tail not in TAILS:
         raise ValueError(f"tail must be one of {list(TAILS)}, not {tail!r}")
@@ -241,7 +241,7 @@ def _is_hashable(index: Any) -> bool:
 def chain(loader: torch.utils.data.DataLoader) -> list[Any]:
     """The samplers behind a loader, outermost first."""
     found: list[Any] = []
-    sampler = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
+    sampler: Any = loader.batch_sampler if loader.batch_sampler is not None else loader.sampler
     while sampler is not None and all(sampler is not one for one in found):
         found.append(sampler)
         sampler = getattr(sampler, "sampler", None)

@@ -14,12 +14,12 @@ from penstock.torch.compiled import Compiled
 class Key(NamedTuple):
     """An index with the rest of its random key, for epochs and for items that come twice."""
 
-    index: int
+    item: int
     epoch: int
     occurrence: int = 0  # how often this epoch had the item before
 
     def __index__(self) -> int:
-        return self.index
+        return self.item
 
 
 class PartlyCompiled:
@@ -42,7 +42,7 @@ class PartlyCompiled:
     def __getitem__(self, key: int | Key) -> tuple[Any, Any]:
         if not isinstance(key, Key):
             key = Key(key, self.epoch)
-        index = range(len(self))[key.index]  # negative ones count from the end
+        index = range(len(self))[key.item]  # negative ones count from the end
         sample = self._native(index, key.epoch, key.occurrence)
         for call in self.compiled.python_rest:
             sample = call(sample)

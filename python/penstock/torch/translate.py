@@ -22,7 +22,7 @@ from typing import Any
 
 from penstock import transforms as T
 from penstock.errors import Error
-from penstock.sample import apply, pipeline
+from penstock.sample import DType, apply, pipeline
 from penstock.torch.augmentations import AUGMENTATIONS, GROUPS, group
 from penstock.torch.steps import Kind, Step
 from penstock.torch.vocabulary import BASICS, Done, Refusal, Value, torchvision_name
@@ -40,7 +40,7 @@ class Line:
 
     ops: list[T.Transform]
     kind: Kind
-    dtype: str
+    dtype: DType
     rest: list[Call]
     reason: str = field(compare=False)  # why there is a rest, or ""
     steps: list[Step] = field(compare=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock import transforms as T
+from penstock.sample import DType
 from penstock.torch.steps import Kind, Where
 
 V1_MODULES = ("torchvision.transforms.transforms", "torchvision.transforms.autoaugment")
@@ -29,7 +30,7 @@ class Value:
     """What is known about a sample at a place in the line."""
 
     kind: Kind = "pil"
-    dtype: str = "uint8"
+    dtype: DType = "uint8"
     channels: int = 3
     size: tuple[int, int] | None = None  # (h, w), if all images have the same
     is_normalized: bool = False  # zero may not be black any more
@@ -120,24 +121,29 @@ def _resampling(op: Any, value: Value) -> tuple[str, int | None]:
     return name, None
 
 
+def _pair(size: Any) -> tuple[int, int]:
+    height, width = size
+    return height, width
+
+
 def _resize(op: Any, value: Value) -> Done:
     if op.size is None:
         raise Refusal("size=None has no native form")
     name, off = _resampling(op, value)
     native = T.Resize(op.size, name, op.max_size)
-    size = None if isinstance(native.size, int) else tuple(native.size)
+    size = None if isinstance(native.size, int) else _pair(native.size)
     return on_pixels(value, native, size=size, bytes_off=off, floats_off=off)
 
 
 def _random_resized_crop(op: Any, value: Value) -> Done:
     name, off = _resampling(op, value)
     native = T.RandomResizedCrop(tuple(op.size), tuple(op.scale), tuple(op.ratio), name)
-    return on_pixels(value, native, size=tuple(native.size), bytes_off=off, floats_off=off)
+    return on_pixels(value, native, size=_pair(native.size), bytes_off=off, floats_off=off)
 
 
 def _center_crop(op: Any, value: Value) -> Done:
     native = T.CenterCrop(tuple(op.size))
-    h, w = native.size
+    h, w = _pair(native.size)
     fits = value.size is not None and h <= value.size[0] and w <= value.size[1]
     return on_pixels(value, native, size=(h, w), bytes_off=0, floats_off=0, passes_normalize=fits)
 
@@ -179,7 +185,7 @@ def _random_crop(op: Any, value: Value) -> Done:
     return on_pixels(
         value,
         native,
-        size=tuple(native.size),
+        size=_pair(native.size),
         bytes_off=0,
         floats_off=0,
         passes_normalize=not (may_pad and is_constant),
@@ -265,7 +271,7 @@ def _convert_image_dtype(op: Any, value: Value) -> Done:
 
 
 def _convert(dtype: Any, value: Value, to_float: T.Transform) -> Done:
-    name = str(dtype).removeprefix("torch.")
+    name: Any = str(dtype).removeprefix("torch.")
     after = replace(value, dtype=name)
     if name == value.dtype:
         return _nothing(value, f"the image is {name} already")
@@ -291,7 +297,7 @@ def _normalize(op: Any, value: Value) -> Done:
 
 def _random_erasing(op: Any, value: Value) -> Done:
     _check_float32(value)
-    fill = "random" if op.value is None or op.value == "random" else op.value
+    fill: Any = "random" if op.value is None or op.value == "random" else op.value
     native = T.RandomErasing(op.p, tuple(op.scale), tuple(op.ratio), fill)
     n_values = 1 if isinstance(fill, str | int | float) else len(fill)
     if n_values not in (1, value.channels):

@@ -19,6 +19,7 @@ import mmap
 import os
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +63,8 @@ class Mapping:
 
     def array(self) -> Bytes:
         """All of it.  Arrays made from this one keep it, and nothing else, alive."""
-        return np.frombuffer((ctypes.c_ubyte * self.size).from_address(self.address), np.uint8)
+        memory: Any = (ctypes.c_ubyte * self.size).from_address(self.address)
+        return np.frombuffer(memory, np.uint8)
 
     def close(self) -> None:
         """Unmap; nobody looks into it any more."""

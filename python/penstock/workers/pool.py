@@ -183,8 +183,8 @@ class Pool:
                 self._start(worker)
         for _ in range(missing if not self.in_turn else 0):
             free = (w for w in range(WORKERS_MAX) if w not in self._started)
-            if (worker := next(free, None)) is not None:  # else some still retire: later
-                self._start(worker)
+            if (found := next(free, None)) is not None:  # else some still retire: later
+                self._start(found)
         for _ in range(-missing):
             self._retiring += 1
             self._lanes[0].put(RETIRE)

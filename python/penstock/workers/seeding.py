@@ -139,7 +139,7 @@ class _Python:
     """The module `random`.  Its state is read from the object, where that is as expected."""
 
     def __init__(self) -> None:
-        inner = random._inst  # type: ignore[attr-defined]
+        inner: Any = random._inst  # type: ignore[attr-defined]
         self._inner = inner
         address = id(inner) + object.__basicsize__  # int index; uint32 state[624]
         self._word = ctypes.c_uint64.from_address(address)
@@ -217,7 +217,8 @@ def _place_of_cached_gaussian() -> int | None:
     probe.standard_normal()
     raw = ctypes.string_at(id(probe), type(probe).__basicsize__)
     # struct { ...; int has_gauss; double gauss; }
-    place = raw.find(struct.pack("d", probe.get_state()[4])) - 8
+    state: Any = probe.get_state()
+    place = raw.find(struct.pack("d", state[4])) - 8
     is_found = place >= 0 and raw[place : place + 4] == struct.pack("i", 1)
     return place if is_found else None
 

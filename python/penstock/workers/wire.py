@@ -232,7 +232,7 @@ class Result(NamedTuple):
         """Unpickle over the arenas, which then live as long as the arrays do."""
         views = [memoryview(self.message)[self.inline :]]
         for segment, used in self.segments:
-            array = reader.open(segment, used) if isinstance(segment, Seen) else segment
+            array: Any = reader.open(segment, used) if isinstance(segment, Seen) else segment
             views.append(memoryview(array))
         buffers: list[Any] = [views[s][offset : offset + size] for s, offset, size in self.refs]
         stream = memoryview(self.message)[self.start : self.inline]
