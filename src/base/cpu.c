@@ -25,7 +25,7 @@ static void detect(void)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c)
         detected |= PEN__CPU_AVX2;
     if (detected && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vnni"))
+        __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi"))
         detected |= PEN__CPU_AVX512;
 #endif
     const char *wish = getenv("PENSTOCK_CPU");

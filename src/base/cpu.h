@@ -4,7 +4,7 @@
 
 /* AVX2 together with FMA and F16C. */
 #define PEN__CPU_AVX2 1U
-/* AVX-512 with BW, VL and VNNI: Ice Lake, Zen 4 and later.  Implies the above. */
+/* AVX-512 with BW, VL, VNNI and VBMI: Ice Lake, Zen 4 and later.  Implies the above. */
 #define PEN__CPU_AVX512 2U
 
 /* Flags in use: detected, less what PENSTOCK_CPU (scalar, avx2) switches off. */

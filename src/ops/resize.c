@@ -232,7 +232,7 @@ static int32_t rows_with_slack(const plane *in)
     return n;
 }
 
-static void vertical_pass(const pen__taps *taps, const uint8_t *px, size_t stride, size_t row_bytes,
+static void vertical_pass(pen__taps *taps, const uint8_t *px, size_t stride, size_t row_bytes,
                           uint8_t *dst)
 {
     const pen__resize_kernels *kernels = pen__resize_kernels_pick();

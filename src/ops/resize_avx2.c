@@ -83,7 +83,7 @@ static int32_t eights_of(const pen__taps *taps)
     return (taps->widest + 7) / 8;
 }
 
-static void prepare_horizontal_avx2(const pen__taps *taps, int ch)
+static void prepare_horizontal_avx2(pen__taps *taps, int ch)
 {
     int32_t n_taps = ch == 3 ? pairs_of(taps) * 2 : eights_of(taps) * 8;
     int32_t furthest = taps->extent > n_taps ? taps->extent - n_taps : 0;
@@ -98,7 +98,7 @@ static void prepare_horizontal_avx2(const pen__taps *taps, int ch)
     }
 }
 
-static void prepare_vertical_avx2(const pen__taps *taps)
+static void prepare_vertical_avx2(pen__taps *taps)
 {
     int32_t n_pairs = pairs_of(taps);
     for (int32_t i = 0; i < taps->count; i++)

@@ -1,16 +1,28 @@
-/* resize_avx512.c - the horizontal pass of RGB rows where the processor can multiply and add four
- * bytes at once (VNNI); everything else is resize_avx2.c's.
+/* resize_avx512.c - the passes of a resize where the processor can multiply and add four bytes at
+ * once (VNNI) and put any 64 bytes in any order (VBMI).
  *
  * A weight has 23 bits and a sign; as three signed digits of eight bits,
  *
  *     weight = d2 * 2^16 + d1 * 2^8 + d0,
  *
  * it makes three sums of bytes by bytes, each exact modulo 2^32 as in resize_avx2.c, but
- * for four taps an instruction instead of two, and pixels need no widening.  Packed
- * form, for taps in fours: int8 { d0[4], d1[4], d2[4] }.
+ * for four taps an instruction instead of two, and pixels need no widening.
  *
- * Vectors stay at 256 bits, two rows each: with four rows in 512, loading rows into lanes
- * costs what the width saves.
+ * Across.  A vector has 16 lanes of four bytes, and a lane sums up one value of an output:
+ * 5 RGB pixels or 16 grey ones make a group.  The bytes that a group's first four taps look
+ * at lie close together, in one 64-byte window of the row or a few; a permutation puts each
+ * where its lane is.  The next four taps are in the same order, so many bytes further.
+ * Packed form, for each group:
+ *
+ *     uint8 { where in the windows each lane's four bytes are [64] }
+ *     for taps in fours: int8 { d0[16][4], d1[16][4], d2[16][4] }
+ *
+ * with the windows' beginning in packed_start.  Groups at the right end start further
+ * left, so that no window ends behind PEN__RESIZE_SLACK.  Where the windows would be
+ * too many, or the row is shorter than they are, resize_avx2.c does it: n_windows is 0.
+ *
+ * Down.  64 bytes of four rows are interleaved, so that lanes hold the four taps of an
+ * output.  Packed form, for taps in fours: int8 { d0[4], d1[4], d2[4] }.
  */
 #include "ops/resize_kernels.h"
 
@@ -18,161 +30,228 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define TARGET      "avx2,avx512f,avx512bw,avx512vl,avx512vnni"
+#define TARGET      "avx2,avx512f,avx512bw,avx512vl,avx512vnni,avx512vbmi"
 #define SIMD        __attribute__((target(TARGET)))
 #define SIMD_INLINE static inline __attribute__((target(TARGET), always_inline))
 
-/* ---- packing -------------------------------------------------------------- */
+enum { LANES = 16, WINDOW = 64, MAX_WINDOWS = 4 };
 
 static int32_t fours_of(const pen__taps *taps)
 {
     return (taps->widest + 3) / 4;
 }
 
-/* `offset`: how many zeros go in front. */
-static void pack_fours(const pen__taps *taps, int32_t i, int32_t n_fours, int32_t offset,
-                       int8_t *out)
+/* Digit by digit, the weights of four taps of output i from t on; zero outside its taps. */
+static void digits_of_four(const pen__taps *taps, int32_t i, int32_t t, int8_t digits[3][4])
 {
     const int32_t *weight = taps->weight + (size_t)i * (size_t)taps->stride;
-    memset(out, 0, (size_t)n_fours * 12);
-    for (int32_t t = 0; t < taps->used[i]; t++) {
-        int32_t at = (t + offset) / 4 * 12 + (t + offset) % 4, rest = weight[t];
-        for (int32_t digit = 0; digit < 3; digit++) {
-            out[at + 4 * digit] = (int8_t)rest;
+    for (int32_t k = 0; k < 4; k++, t++) {
+        int32_t rest = t >= 0 && t < taps->used[i] ? weight[t] : 0;
+        for (int digit = 0; digit < 3; digit++) {
+            digits[digit][k] = (int8_t)rest;
             rest = (rest - (int8_t)rest) / 256;
         }
     }
 }
 
-/* Outputs at the right end start further left, so that none looks far past the row. */
-static void prepare_horizontal_avx512(const pen__taps *taps, int ch)
+/* ---- packing for the horizontal pass -------------------------------------- */
+
+static int32_t outputs_a_group(int ch)
 {
-    if (ch != 3) {
+    return LANES / ch;
+}
+
+static size_t group_bytes(int32_t n_fours)
+{
+    return 64 * (1 + 3 * (size_t)n_fours);
+}
+
+/* Outputs at the right end start further left, so that their last taps are in the row. */
+static int32_t start_of(const pen__taps *taps, int32_t i)
+{
+    int32_t n_taps = 4 * fours_of(taps);
+    int32_t furthest = taps->extent > n_taps ? taps->extent - n_taps : 0;
+    return taps->start[i] < furthest ? taps->start[i] : furthest;
+}
+
+/* Windows that the widest group looks at, 0 if they do not fit. */
+static int32_t count_windows(const pen__taps *taps, int ch)
+{
+    int32_t per_group = outputs_a_group(ch), n_fours = fours_of(taps), n_windows = 1;
+    if (taps->stride > PEN__TAPS_MAX_GROUPED)
+        return 0;
+    for (int32_t first = 0; first < taps->count; first += per_group) {
+        int32_t last = first + per_group < taps->count ? first + per_group - 1 : taps->count - 1;
+        int32_t n_bytes = (start_of(taps, last) - start_of(taps, first) + 4) * ch;
+        int32_t n = (n_bytes + WINDOW - 1) / WINDOW;
+        n_windows = n > n_windows ? n : n_windows;
+    }
+    int32_t reach = n_windows * WINDOW + 4 * ch * (n_fours - 1);
+    bool fits = reach <= taps->extent * ch + PEN__RESIZE_SLACK;
+    return fits && n_windows <= MAX_WINDOWS ? n_windows : 0;
+}
+
+/* Outputs from `first` on, with windows from byte `base` of the row on. */
+static void pack_group(const pen__taps *taps, int32_t first, int32_t base, int ch, uint8_t *out)
+{
+    int32_t n_fours = fours_of(taps), per_group = outputs_a_group(ch);
+    int32_t n = taps->count - first < per_group ? taps->count - first : per_group;
+    memset(out, 0, group_bytes(n_fours));
+    for (int32_t i = 0; i < n; i++) {
+        int32_t start = start_of(taps, first + i), offset = taps->start[first + i] - start;
+        uint8_t *lane = out + 4 * i * ch;
+        for (int32_t c = 0; c < ch; c++)
+            for (int32_t t = 0; t < 4; t++)
+                lane[4 * c + t] = (uint8_t)((start + t) * ch + c - base);
+        for (int32_t f = 0; f < n_fours; f++) {
+            int8_t digits[3][4];
+            digits_of_four(taps, first + i, 4 * f - offset, digits);
+            for (int32_t digit = 0; digit < 3; digit++) {
+                lane += WINDOW;
+                for (int32_t c = 0; c < ch; c++)
+                    memcpy(lane + 4 * c, digits[digit], 4);
+            }
+        }
+    }
+}
+
+static void prepare_horizontal_avx512(pen__taps *taps, int ch)
+{
+    taps->n_windows = count_windows(taps, ch);
+    if (taps->n_windows == 0) {
         pen__resize_kernels_avx2.prepare_horizontal(taps, ch);
         return;
     }
-    int32_t n_fours = fours_of(taps);
-    int32_t furthest = taps->extent > 4 * n_fours ? taps->extent - 4 * n_fours : 0;
-    for (int32_t i = 0; i < taps->count; i++) {
-        int32_t start = taps->start[i] < furthest ? taps->start[i] : furthest;
-        taps->packed_start[i] = start;
-        pack_fours(taps, i, n_fours, taps->start[i] - start,
-                   (int8_t *)taps->packed + (size_t)i * (size_t)n_fours * 12);
+    int32_t n_fours = fours_of(taps), per_group = outputs_a_group(ch);
+    int32_t reach = taps->n_windows * WINDOW + 4 * ch * (n_fours - 1);
+    int32_t furthest = taps->extent * ch + PEN__RESIZE_SLACK - reach;
+    uint8_t *out = taps->packed;
+    for (int32_t g = 0; g * per_group < taps->count; g++, out += group_bytes(n_fours)) {
+        int32_t base = start_of(taps, g * per_group) * ch;
+        taps->packed_start[g] = base < furthest ? base : furthest;
+        pack_group(taps, g * per_group, taps->packed_start[g], ch, out);
     }
 }
 
-static void prepare_vertical_avx512(const pen__taps *taps)
-{
-    pen__resize_kernels_avx2.prepare_vertical(taps);
-}
+/* ---- sums ------------------------------------------------------------------ */
 
-/* ---- one output pixel of four rows -------------------------------------------- */
-
-/* Three digits' sums of two rows, a lane each: int32 { r g b 0 }. */
+/* Of three digits, a lane each. */
 typedef struct sums {
-    __m256i digit[3];
+    __m512i digit[3];
 } sums;
 
 SIMD_INLINE sums sums_start(void)
 {
-    const __m256i zero = _mm256_setzero_si256();
-    return (sums){{_mm256_set1_epi32(PEN__TAPS_HALF), zero, zero}};
+    const __m512i zero = _mm512_setzero_si512();
+    return (sums){{_mm512_set1_epi32(PEN__TAPS_HALF), zero, zero}};
 }
 
-SIMD_INLINE __m256i sums_join(const sums *s)
+SIMD_INLINE void sums_add(sums *s, __m512i px, const __m512i weights[3])
 {
-    __m256i upper = _mm256_add_epi32(_mm256_slli_epi32(s->digit[2], 8), s->digit[1]);
-    __m256i all = _mm256_add_epi32(_mm256_slli_epi32(upper, 8), s->digit[0]);
-    return _mm256_srai_epi32(all, PEN__TAPS_BITS);
+    for (int digit = 0; digit < 3; digit++)
+        s->digit[digit] = _mm512_dpbusd_epi32(s->digit[digit], px, weights[digit]);
 }
 
-/* Four pixels of two rows: in each lane { r0 r1 r2 r3 g0 ... b3, zeros }. */
-SIMD_INLINE __m256i load_fours(const uint8_t *a, const uint8_t *b)
+SIMD_INLINE __m512i sums_join(const sums *s)
 {
-    const __m256i order = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1));
-    __m256i px = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const void *)a)),
-                                         _mm_loadu_si128((const void *)b), 1);
-    return _mm256_shuffle_epi8(px, order);
+    __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(s->digit[2], 8), s->digit[1]);
+    __m512i all = _mm512_add_epi32(_mm512_slli_epi32(upper, 8), s->digit[0]);
+    return _mm512_srai_epi32(all, PEN__TAPS_BITS);
 }
 
-SIMD_INLINE void rgb_output(const uint8_t *const src[4], size_t at, const int8_t *packed,
-                            const int32_t n_fours, __m256i *upper, __m256i *lower)
+/* Four sums to bytes; of each four lanes, those of the four sums stand together. */
+SIMD_INLINE __m512i sums_to_bytes(const sums s[4])
 {
-    sums u = sums_start(), l = sums_start();
-    for (int32_t f = 0; f < n_fours; f++, at += 12, packed += 12) {
-        __m256i px_u = load_fours(src[0] + at, src[1] + at);
-        __m256i px_l = load_fours(src[2] + at, src[3] + at);
-        for (int32_t digit = 0; digit < 3; digit++) {
-            int32_t four;
-            memcpy(&four, packed + 4 * digit, sizeof four);
-            __m256i weights = _mm256_set1_epi32(four);
-            u.digit[digit] = _mm256_dpbusd_epi32(u.digit[digit], px_u, weights);
-            l.digit[digit] = _mm256_dpbusd_epi32(l.digit[digit], px_l, weights);
-        }
+    __m512i low = _mm512_packs_epi32(sums_join(&s[0]), sums_join(&s[1]));
+    __m512i high = _mm512_packs_epi32(sums_join(&s[2]), sums_join(&s[3]));
+    return _mm512_packus_epi16(low, high);
+}
+
+/* ---- horizontal: four rows at once ------------------------------------------- */
+
+/* The bytes of each lane: `where` says in which window in its top bits, and at which
+ * byte in the six that the permutation looks at. */
+SIMD_INLINE __m512i gather(const uint8_t *windows, __m512i where, const __mmask64 in_window[4],
+                           const int32_t n_windows)
+{
+    __m512i px = _mm512_permutexvar_epi8(where, _mm512_loadu_si512(windows));
+    for (int32_t w = 1; w < n_windows; w++)
+        px = _mm512_mask_permutexvar_epi8(px, in_window[w], where,
+                                          _mm512_loadu_si512(windows + WINDOW * w));
+    return px;
+}
+
+/* A group's outputs of four rows, one in each quarter. */
+SIMD_INLINE __m512i group_of_four_rows(const uint8_t *const src[4], size_t at, int32_t four_bytes,
+                                       const uint8_t *packed, int32_t n_fours,
+                                       const int32_t n_windows)
+{
+    const __m512i quarters =
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i where = _mm512_load_si512(packed);
+    const __m512i window_bits = _mm512_and_si512(where, _mm512_set1_epi8((char)0xC0));
+    __mmask64 in_window[4];
+    for (int w = 1; w < n_windows; w++)
+        in_window[w] = _mm512_cmpeq_epi8_mask(window_bits, _mm512_set1_epi8((char)(WINDOW * w)));
+    sums s[4];
+    for (int k = 0; k < 4; k++)
+        s[k] = sums_start();
+    for (int32_t f = 0; f < n_fours; f++, at += (size_t)four_bytes) {
+        __m512i weights[3];
+        for (int digit = 0; digit < 3; digit++)
+            weights[digit] = _mm512_load_si512(packed += WINDOW);
+        for (int k = 0; k < 4; k++)
+            sums_add(&s[k], gather(src[k] + at, where, in_window, n_windows), weights);
     }
-    *upper = sums_join(&u);
-    *lower = sums_join(&l);
+    return _mm512_permutexvar_epi32(quarters, sums_to_bytes(s));
 }
 
-/* ---- rows ---------------------------------------------------------------------- */
-
-/* Four output pixels of two rows to bytes, 12 in each lane. */
-SIMD_INLINE __m256i rgb_bytes(const __m256i px[4])
+SIMD_INLINE void four_rows(const pen__taps *taps, const uint8_t *const src[4],
+                           uint8_t *const dst[4], const int ch, const int32_t n_windows)
 {
-    const __m256i close_gaps = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
-    __m256i all =
-        _mm256_packus_epi16(_mm256_packs_epi32(px[0], px[1]), _mm256_packs_epi32(px[2], px[3]));
-    return _mm256_shuffle_epi8(all, close_gaps);
-}
-
-/* n_fours is a constant where it matters. */
-SIMD_INLINE void rgb_rows(const pen__taps *taps, const uint8_t *const src[4], uint8_t *const dst[4],
-                          const int32_t n_fours)
-{
-    const int8_t *packed = taps->packed;
-    for (int32_t x = 0; x < taps->count; x += 4) {
-        __m256i upper[4], lower[4];
-        for (int32_t j = 0; j < 4; j++) {
-            int32_t i = x + j < taps->count ? x + j : taps->count - 1;
-            rgb_output(src, (size_t)taps->packed_start[i] * 3,
-                       packed + (size_t)i * (size_t)n_fours * 12, n_fours, &upper[j], &lower[j]);
-        }
-        __m256i bytes01 = rgb_bytes(upper), bytes23 = rgb_bytes(lower);
-        int32_t n_left = taps->count - x;
-        __mmask16 which = n_left >= 4 ? 0xFFF : (__mmask16)((1 << 3 * n_left) - 1);
-        size_t to = (size_t)x * 3;
-        _mm_mask_storeu_epi8(dst[0] + to, which, _mm256_castsi256_si128(bytes01));
-        _mm_mask_storeu_epi8(dst[1] + to, which, _mm256_extracti128_si256(bytes01, 1));
-        _mm_mask_storeu_epi8(dst[2] + to, which, _mm256_castsi256_si128(bytes23));
-        _mm_mask_storeu_epi8(dst[3] + to, which, _mm256_extracti128_si256(bytes23, 1));
+    int32_t n_fours = fours_of(taps), per_group = outputs_a_group(ch);
+    const uint8_t *packed = taps->packed;
+    for (int32_t x = 0, g = 0; x < taps->count;
+         x += per_group, g++, packed += group_bytes(n_fours)) {
+        __m512i px = group_of_four_rows(src, (size_t)taps->packed_start[g], 4 * ch, packed, n_fours,
+                                        n_windows);
+        int32_t n_left = (taps->count - x) * ch;
+        /* a 16th byte behind five RGB pixels is the next group's, and written there again */
+        __mmask16 which = n_left >= LANES ? 0xFFFF : (__mmask16)((1 << n_left) - 1);
+        size_t to = (size_t)(x * ch);
+        _mm_mask_storeu_epi8(dst[0] + to, which, _mm512_castsi512_si128(px));
+        _mm_mask_storeu_epi8(dst[1] + to, which, _mm512_extracti32x4_epi32(px, 1));
+        _mm_mask_storeu_epi8(dst[2] + to, which, _mm512_extracti32x4_epi32(px, 2));
+        _mm_mask_storeu_epi8(dst[3] + to, which, _mm512_extracti32x4_epi32(px, 3));
     }
 }
 
-SIMD static void rgb_rows_by_width(const pen__taps *taps, const uint8_t *const src[4],
-                                   uint8_t *const dst[4])
+SIMD static void four_rows_rgb(const pen__taps *taps, const uint8_t *const src[4],
+                               uint8_t *const dst[4])
 {
-    int32_t n_fours = fours_of(taps);
-    switch (n_fours) {
-    case 1:
-        rgb_rows(taps, src, dst, 1);
-        break;
-    case 2:
-        rgb_rows(taps, src, dst, 2);
-        break;
-    case 3:
-        rgb_rows(taps, src, dst, 3);
-        break;
-    default:
-        rgb_rows(taps, src, dst, n_fours);
-    }
+    if (taps->n_windows == 1)
+        four_rows(taps, src, dst, 3, 1);
+    else if (taps->n_windows == 2)
+        four_rows(taps, src, dst, 3, 2);
+    else
+        four_rows(taps, src, dst, 3, taps->n_windows);
+}
+
+SIMD static void four_rows_grey(const pen__taps *taps, const uint8_t *const src[4],
+                                uint8_t *const dst[4])
+{
+    if (taps->n_windows == 1)
+        four_rows(taps, src, dst, 1, 1);
+    else if (taps->n_windows == 2)
+        four_rows(taps, src, dst, 1, 2);
+    else
+        four_rows(taps, src, dst, 1, taps->n_windows);
 }
 
 static void horizontal_avx512(const pen__taps *taps, const uint8_t *src, size_t src_stride,
                               int32_t n_rows, int ch, uint8_t *dst, size_t dst_stride)
 {
-    if (ch != 3) {
+    if (taps->n_windows == 0) {
         pen__resize_kernels_avx2.horizontal(taps, src, src_stride, n_rows, ch, dst, dst_stride);
         return;
     }
@@ -184,14 +263,75 @@ static void horizontal_avx512(const pen__taps *taps, const uint8_t *src, size_t 
             from[k] = src + row * src_stride;
             to[k] = dst + row * dst_stride;
         }
-        rgb_rows_by_width(taps, from, to);
+        if (ch == 3)
+            four_rows_rgb(taps, from, to);
+        else
+            four_rows_grey(taps, from, to);
     }
 }
 
-static void vertical_avx512(const pen__taps *taps, int32_t i, const uint8_t *src, size_t src_stride,
-                            size_t n_bytes, uint8_t *dst)
+/* ---- vertical ------------------------------------------------------------------ */
+
+static void prepare_vertical_avx512(pen__taps *taps)
 {
-    pen__resize_kernels_avx2.vertical(taps, i, src, src_stride, n_bytes, dst);
+    int32_t n_fours = fours_of(taps);
+    int8_t *out = taps->packed;
+    for (int32_t i = 0; i < taps->count; i++)
+        for (int32_t f = 0; f < n_fours; f++, out += 12) {
+            int8_t digits[3][4];
+            digits_of_four(taps, i, 4 * f, digits);
+            memcpy(out, digits, sizeof digits);
+        }
+}
+
+/* Bytes of four rows, to four vectors of lanes that hold one byte of each. */
+SIMD_INLINE void interleave(const __m512i row[4], __m512i px[4])
+{
+    __m512i low01 = _mm512_unpacklo_epi8(row[0], row[1]);
+    __m512i high01 = _mm512_unpackhi_epi8(row[0], row[1]);
+    __m512i low23 = _mm512_unpacklo_epi8(row[2], row[3]);
+    __m512i high23 = _mm512_unpackhi_epi8(row[2], row[3]);
+    px[0] = _mm512_unpacklo_epi16(low01, low23);
+    px[1] = _mm512_unpackhi_epi16(low01, low23);
+    px[2] = _mm512_unpacklo_epi16(high01, high23);
+    px[3] = _mm512_unpackhi_epi16(high01, high23);
+}
+
+/* Up to 64 bytes of an output row.  Rows past the last have no weight: that one stands for them. */
+SIMD_INLINE void vertical_64(const int8_t *packed, int32_t n_taps, const uint8_t *src,
+                             size_t src_stride, __mmask64 which, uint8_t *dst)
+{
+    sums s[4];
+    for (int k = 0; k < 4; k++)
+        s[k] = sums_start();
+    for (int32_t t = 0; t < n_taps; t += 4, packed += 12) {
+        __m512i row[4], px[4], weights[3];
+        for (int32_t k = 0; k < 4; k++) {
+            size_t y = (size_t)(t + k < n_taps ? t + k : n_taps - 1);
+            row[k] = _mm512_maskz_loadu_epi8(which, src + y * src_stride);
+        }
+        interleave(row, px);
+        for (int digit = 0; digit < 3; digit++) {
+            int32_t four;
+            memcpy(&four, packed + 4 * digit, sizeof four);
+            weights[digit] = _mm512_set1_epi32(four);
+        }
+        for (int k = 0; k < 4; k++)
+            sums_add(&s[k], px[k], weights);
+    }
+    _mm512_mask_storeu_epi8(dst, which, sums_to_bytes(s));
+}
+
+SIMD static void vertical_avx512(const pen__taps *taps, int32_t i, const uint8_t *src,
+                                 size_t src_stride, size_t n_bytes, uint8_t *dst)
+{
+    const int8_t *packed = (const int8_t *)taps->packed + (size_t)i * (size_t)fours_of(taps) * 12;
+    size_t x = 0;
+    for (; x + 64 <= n_bytes; x += 64)
+        vertical_64(packed, taps->used[i], src + x, src_stride, ~(__mmask64)0, dst + x);
+    if (x < n_bytes)
+        vertical_64(packed, taps->used[i], src + x, src_stride,
+                    ~(__mmask64)0 >> (64 - (n_bytes - x)), dst + x);
 }
 
 const pen__resize_kernels pen__resize_kernels_avx512 = {

@@ -7,13 +7,13 @@
 #include "ops/resize_kernels.h"
 
 /* The weights are used as they are. */
-static void prepare_horizontal_c(const pen__taps *taps, int ch)
+static void prepare_horizontal_c(pen__taps *taps, int ch)
 {
     (void)taps;
     (void)ch;
 }
 
-static void prepare_vertical_c(const pen__taps *taps)
+static void prepare_vertical_c(pen__taps *taps)
 {
     (void)taps;
 }

@@ -10,8 +10,8 @@
 
 typedef struct pen__resize_kernels {
     /* Put the weights in the form a pass wants (taps->packed), before it. */
-    void (*prepare_horizontal)(const pen__taps *taps, int ch);
-    void (*prepare_vertical)(const pen__taps *taps);
+    void (*prepare_horizontal)(pen__taps *taps, int ch);
+    void (*prepare_vertical)(pen__taps *taps);
     /* Rows of taps->extent pixels at src, with PEN__RESIZE_SLACK bytes to read behind each, to
      * rows of taps->count pixels at dst; strides in bytes. */
     void (*horizontal)(const pen__taps *taps, const uint8_t *src, size_t src_stride, int32_t n_rows,

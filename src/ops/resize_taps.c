@@ -213,11 +213,20 @@ static size_t round_up_64(size_t n_bytes)
     return (n_bytes + 63) & ~(size_t)63;
 }
 
+/* Weights as they are; or for every five outputs 64 bytes, and 192 for every four of their
+ * taps, which is the most that a kernel makes of them. */
+static size_t packed_bytes(size_t count, size_t stride)
+{
+    size_t n_bytes = count * stride * sizeof(int32_t);
+    size_t grouped = (count / 5 + 1) * (64 + 192 * (stride / 4));
+    return round_up_64(stride <= PEN__TAPS_MAX_GROUPED && grouped > n_bytes ? grouped : n_bytes);
+}
+
 size_t pen__taps_bytes(const pen__axis *axis, int32_t count)
 {
     size_t stride = (size_t)taps_stride(axis), n = (size_t)count;
     size_t weights = round_up_64(n * stride * sizeof(int32_t));
-    return 3 * round_up_64(n * sizeof(int32_t)) + 2 * weights +
+    return 3 * round_up_64(n * sizeof(int32_t)) + weights + packed_bytes(n, stride) +
            round_up_64(stride * sizeof(double));
 }
 
@@ -226,7 +235,7 @@ static void taps_place(pen__taps *taps, void *memory)
     size_t n = (size_t)taps->count, stride = (size_t)taps->stride;
     uint8_t *at = memory;
     taps->packed = at;
-    at += round_up_64(n * stride * sizeof(int32_t));
+    at += packed_bytes(n, stride);
     taps->weight = (int32_t *)(void *)at;
     at += round_up_64(n * stride * sizeof(int32_t));
     taps->real = (double *)(void *)at;

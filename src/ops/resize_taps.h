@@ -18,6 +18,9 @@
 #define PEN__TAPS_BITS 22
 #define PEN__TAPS_HALF (1 << (PEN__TAPS_BITS - 1))
 
+/* Up to this stride there is room for groups of outputs as resize_avx512.c packs them. */
+#define PEN__TAPS_MAX_GROUPED 128
+
 /* An axis of the whole resize: any filter but nearest. */
 typedef struct pen__axis {
     int32_t in_size, out_size;
@@ -36,7 +39,8 @@ typedef struct pen__taps {
     double *real;    // (stride), while computing
     /* Room for a SIMD kernel's own form: */
     int32_t *packed_start; // (count)
-    void *packed;          // (count, stride) int32, 64-byte aligned
+    void *packed;          /* (count, stride) int32 or a little more, 64-byte aligned */
+    int32_t n_windows;     /* resize_avx512.c's */
 } pen__taps;
 
 /* Input range [*from, *to) that the outputs [first, first + count) look at. */
