@@ -89,6 +89,17 @@ static void set_lanczos(bench *b)
     set_resize(b, 300, 250, PEN_FILTER_LANCZOS, 3);
 }
 
+/* The longer side of a photograph. */
+static void set_bilinear_photo(bench *b)
+{
+    set_resize(b, 800, 400, PEN_FILTER_BILINEAR, 3);
+}
+
+static void set_grey_photo(bench *b)
+{
+    set_resize(b, 800, 600, PEN_FILTER_BILINEAR, 1);
+}
+
 static void set_grey(bench *b)
 {
     set_resize(b, 300, 250, PEN_FILTER_BILINEAR, 1);
@@ -296,14 +307,35 @@ static void run_ycc(bench *b)
     }
 }
 
+/* In one go where there is a kernel for it, else one after the other. */
+static void run_h2v2_to_rgb(bench *b)
+{
+    const pen__jpeg_kernels *k = pen__jpeg_kernels_get();
+    uint8_t *up = b->dst + 3 * SIDE * SIDE;
+    for (int y = 0; y < SIDE; y++) {
+        const uint8_t *luma = b->src + 64 + 4 * SIDE * y;
+        const pen__jpeg_chroma cb = {luma + SIDE, luma + SIDE * 3 / 2},
+                               cr = {luma + SIDE * 2, luma + SIDE * 5 / 2};
+        if (k->h2v2_to_rgb) {
+            k->h2v2_to_rgb(luma, cb, cr, b->dst + 3 * SIDE * y, SIDE, 0);
+            continue;
+        }
+        k->upsample_h2v2(cb.near, cb.far, up, SIDE / 2);
+        k->upsample_h2v2(cr.near, cr.far, up + 2 * SIDE, SIDE / 2);
+        k->ycc_to_rgb(luma, up, up + 2 * SIDE, b->dst + 3 * SIDE * y, SIDE);
+    }
+}
+
 #define OUT ((double)SIDE * SIDE)
 static const job jobs[] = {
     {"resize bilinear 300x250 rgb", set_bilinear, run_resize, OUT, 3 * (300 * 250 + OUT)},
     {"resize bilinear 500x375 rgb", set_bilinear_large, run_resize, OUT, 3 * (500 * 375 + OUT)},
+    {"resize bilinear 800x400 rgb", set_bilinear_photo, run_resize, OUT, 3 * (800 * 400 + OUT)},
     {"resize bilinear 150x120 rgb", set_bilinear_up, run_resize, OUT, 3 * (150 * 120 + OUT)},
     {"resize bicubic  300x250 rgb", set_bicubic, run_resize, OUT, 3 * (300 * 250 + OUT)},
     {"resize lanczos  300x250 rgb", set_lanczos, run_resize, OUT, 3 * (300 * 250 + OUT)},
     {"resize bilinear 300x250 grey", set_grey, run_resize, OUT, 300 * 250 + OUT},
+    {"resize bilinear 800x600 grey", set_grey_photo, run_resize, OUT, 800 * 600 + OUT},
     {"resize nearest  300x250 rgb", set_nearest, run_resize, OUT, 6 * OUT},
     {"hflip rgb", NULL, run_hflip, OUT, 6 * OUT},
     {"vflip rgb", NULL, run_vflip, OUT, 6 * OUT},
@@ -326,6 +358,7 @@ static const job jobs[] = {
     {"jpeg upsample h2v1", NULL, run_upsample_h2v1, OUT, 2 * OUT},
     {"jpeg upsample h1v2", NULL, run_upsample_h1v2, OUT, 3 * OUT},
     {"jpeg ycc to rgb", NULL, run_ycc, OUT, 6 * OUT},
+    {"jpeg h2v2 to rgb", NULL, run_h2v2_to_rgb, OUT, 5 * OUT},
     {"to grey", NULL, run_grey, OUT, 4 * OUT},
     {"tensor float32 nchw", set_tensor_f32, run_tensor, OUT, 15 * OUT},
     {"tensor float32 nhwc", set_tensor_f32_nhwc, run_tensor, OUT, 15 * OUT},

@@ -69,11 +69,10 @@ AVX2 void pen__jpeg_upsample_h1v2_avx2(const uint8_t *near, const uint8_t *far, 
     }
 }
 
-/* x * weight / 2^16, rounded, for |x| <= 128 and a weight in int16. */
-AVX2_INLINE __m256i part_of(__m256i x, int weight)
+/* x + x * weight / 2^15, rounded. */
+AVX2_INLINE __m256i and_part(__m256i x, short weight)
 {
-    __m256i twice = _mm256_mulhi_epi16(_mm256_add_epi16(x, x), _mm256_set1_epi16((short)weight));
-    return _mm256_srai_epi16(_mm256_add_epi16(twice, _mm256_set1_epi16(1)), 1);
+    return _mm256_add_epi16(x, _mm256_mulhrs_epi16(x, _mm256_set1_epi16(weight)));
 }
 
 /* -0.34414 blue - 0.71414 red, where 0.71414 is too large for int16 and goes as 1 less
@@ -99,11 +98,11 @@ AVX2_INLINE words convert(__m256i y, __m256i cb, __m256i cr)
     const __m256i middle = _mm256_set1_epi16(128);
     __m256i blue = _mm256_sub_epi16(cb, middle), red = _mm256_sub_epi16(cr, middle);
     words out;
-    /* 1.402 = 1 + 26345 / 2^16 and 1.772 = 2 - 14942 / 2^16 */
-    out.r = _mm256_add_epi16(_mm256_add_epi16(y, red), part_of(red, 26345));
+    /* 1.772 is 1 + 25297 / 2^15.  1.402 is 1 + 13172.5 / 2^15; half a unit more changes none of
+     * the 256 results. */
+    out.r = _mm256_add_epi16(y, and_part(red, 13173));
     out.g = _mm256_add_epi16(y, green_part(blue, red));
-    out.b =
-        _mm256_add_epi16(_mm256_add_epi16(y, _mm256_add_epi16(blue, blue)), part_of(blue, -14942));
+    out.b = _mm256_add_epi16(y, and_part(blue, 25297));
     return out;
 }
 

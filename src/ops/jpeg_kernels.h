@@ -29,6 +29,11 @@ typedef struct pen__jpeg_idct_job {
     int n_coefs; /* in zigzag order, up to which any may differ from zero */
 } pen__jpeg_idct_job;
 
+/* A row of chroma samples and the nearest row on the other side of the pixels. */
+typedef struct pen__jpeg_chroma {
+    const uint8_t *near, *far;
+} pen__jpeg_chroma;
+
 typedef struct pen__jpeg_kernels {
     /* Dequantise and transform n_jobs blocks.  False if values are so large that libjpeg
      * may take a short cut that rounds differently: then the samples do not count. */
@@ -44,6 +49,10 @@ typedef struct pen__jpeg_kernels {
     /* n pixels; not a byte of `rgb` behind them is touched. */
     void (*ycc_to_rgb)(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *rgb,
                        int32_t n);
+    /* upsample_h2v2 and ycc_to_rgb in one go; NULL where it is not faster.  The first pixel stands
+     * over the first chroma sample's left half, or over its right half if n_left_out is 1. */
+    void (*h2v2_to_rgb)(const uint8_t *y, pen__jpeg_chroma cb, pen__jpeg_chroma cr, uint8_t *rgb,
+                        int32_t n, int32_t n_left_out);
 } pen__jpeg_kernels;
 
 /* The pieces of the tables below. */
@@ -62,6 +71,10 @@ void pen__jpeg_upsample_h1v2_avx2(const uint8_t *near, const uint8_t *far, uint8
                                   int bias);
 void pen__jpeg_ycc_to_rgb_avx2(const uint8_t *y, const uint8_t *cb, const uint8_t *cr, uint8_t *rgb,
                                int32_t n);
+void pen__jpeg_ycc_to_rgb_avx512(const uint8_t *y, const uint8_t *cb, const uint8_t *cr,
+                                 uint8_t *rgb, int32_t n);
+void pen__jpeg_h2v2_to_rgb_avx512(const uint8_t *y, pen__jpeg_chroma cb, pen__jpeg_chroma cr,
+                                  uint8_t *rgb, int32_t n, int32_t n_left_out);
 #endif
 
 /* The best for this processor. */

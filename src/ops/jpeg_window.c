@@ -414,46 +414,52 @@ static bool decode_band(strips *s, int32_t first, int n_strips)
 
 /* --- samples to pixels --- */
 
-/* Chroma row c of pixel row `y` at full resolution; the planes begin with `strip`. */
+/* Chroma samples c of pixel row `y`, from the window's first on; the planes begin with `strip`. */
+static pen__jpeg_chroma chroma_of(const strips *s, int c, int32_t y, int32_t strip)
+{
+    const pen__jpeg_frame *f = &s->frame;
+    const plane *p = &s->planes[c];
+    int32_t row = y / f->mcu_v, left = s->job->window.x / f->mcu_h;
+    int32_t last = div_up(f->height, f->mcu_v) - 1, neighbour = y % 2 == 1 ? row + 1 : row - 1;
+    const uint8_t *near = row_of(p, row - 8 * strip + 1) + left - 8 * s->first_column;
+    if (neighbour < 0 || neighbour > last)
+        return (pen__jpeg_chroma){near, near};
+    return (pen__jpeg_chroma){near, near + (neighbour - row) * p->stride};
+}
+
+/* The same at full resolution. */
 static const uint8_t *chroma_row(const strips *s, int c, int32_t y, int32_t strip)
 {
     const pen__jpeg_frame *f = &s->frame;
     const pen__rect *w = &s->job->window;
-    const plane *p = &s->planes[c];
-    int32_t row = y / f->mcu_v, left = w->x / f->mcu_h;
-    int32_t n = (w->x + w->w - 1) / f->mcu_h + 1 - left;
-    const uint8_t *near = row_of(p, row - 8 * strip + 1) + left - 8 * s->first_column;
+    const pen__jpeg_chroma chroma = chroma_of(s, c, y, strip);
+    int32_t n = (w->x + w->w - 1) / f->mcu_h + 1 - w->x / f->mcu_h;
     uint8_t *up = s->upsampled[c - 1];
-    if (f->mcu_v == 1) {
-        if (f->mcu_h == 1)
-            return near;
-        s->kernels->upsample_h2v1(near, up, n);
-        return up + w->x % 2;
-    }
-    bool is_lower = y % 2 == 1;
-    int32_t last = div_up(f->height, 2) - 1, neighbour = is_lower ? row + 1 : row - 1;
-    const uint8_t *far = neighbour < 0 || neighbour > last ? near
-                         : is_lower                        ? near + p->stride
-                                                           : near - p->stride;
-    if (f->mcu_h == 1) {
-        s->kernels->upsample_h1v2(near, far, up, n, is_lower ? 2 : 1);
-        return up;
-    }
-    s->kernels->upsample_h2v2(near, far, up, n);
-    return up + w->x % 2;
+    if (f->mcu_h == 1 && f->mcu_v == 1)
+        return chroma.near;
+    if (f->mcu_v == 1)
+        s->kernels->upsample_h2v1(chroma.near, up, n);
+    else if (f->mcu_h == 1)
+        s->kernels->upsample_h1v2(chroma.near, chroma.far, up, n, y % 2 == 1 ? 2 : 1);
+    else
+        s->kernels->upsample_h2v2(chroma.near, chroma.far, up, n);
+    return up + w->x % f->mcu_h;
 }
 
 static void convert_row(strips *s, int32_t y, int32_t strip, uint8_t *dst)
 {
+    const pen__jpeg_frame *f = &s->frame;
     const pen__rect *w = &s->job->window;
-    int32_t column = w->x - 8 * s->frame.mcu_h * s->first_column;
-    const uint8_t *luma = row_of(&s->planes[0], y - 8 * s->frame.mcu_v * strip + 1) + column;
-    if (is_grey(s)) {
+    int32_t column = w->x - 8 * f->mcu_h * s->first_column;
+    const uint8_t *luma = row_of(&s->planes[0], y - 8 * f->mcu_v * strip + 1) + column;
+    if (is_grey(s))
         memcpy(dst, luma, (size_t)w->w);
-        return;
-    }
-    const uint8_t *cb = chroma_row(s, 1, y, strip), *cr = chroma_row(s, 2, y, strip);
-    s->kernels->ycc_to_rgb(luma, cb, cr, dst, w->w);
+    else if (f->mcu_h == 2 && f->mcu_v == 2 && s->kernels->h2v2_to_rgb)
+        s->kernels->h2v2_to_rgb(luma, chroma_of(s, 1, y, strip), chroma_of(s, 2, y, strip), dst,
+                                w->w, w->x % 2);
+    else
+        s->kernels->ycc_to_rgb(luma, chroma_row(s, 1, y, strip), chroma_row(s, 2, y, strip), dst,
+                               w->w);
 }
 
 static void write_row(strips *s, int32_t y, int32_t strip)

@@ -8,14 +8,17 @@
 #include "ops/jpeg_kernels.h"
 
 static const pen__jpeg_kernels *scalar, *best;
+static const pen__jpeg_kernels *simd[N_LEVELS]; /* the last is the best */
 
 static int set_up(void **state)
 {
     (void)state;
     scalar_only();
     scalar = pen__jpeg_kernels_get();
-    all_features();
-    best = pen__jpeg_kernels_get();
+    for (int level = 0; level < N_LEVELS; level++) {
+        pen__cpu_mask(levels[level]);
+        best = simd[level] = pen__jpeg_kernels_get();
+    }
     return 0;
 }
 
@@ -112,29 +115,35 @@ static block row_block(int n, int offset, uint32_t seed)
     return noise_block((size_t)n + 1 + PEN__JPEG_ROW_SLACK, (size_t)offset, seed);
 }
 
+static void upsample_with(const pen__jpeg_kernels *k, int kernel, const uint8_t *near,
+                          const uint8_t *far, uint8_t *out, int n)
+{
+    if (kernel == 0)
+        k->upsample_h2v2(near, far, out, n);
+    else if (kernel == 1)
+        k->upsample_h2v1(near, out, n);
+    else
+        k->upsample_h1v2(near, far, out, n, kernel - 1);
+}
+
 static void upsampled_rows_of_any_length_equal_their_twins(void **state)
 {
     (void)state;
     for (int n = 1; n <= 100; n++) {
         block near = row_block(n, n % 9, (uint32_t)n), far = row_block(n, n % 4, (uint32_t)n + 7);
-        block out[2];
         for (int kernel = 0; kernel < 4; kernel++) {
-            for (int j = 0; j < 2; j++) {
-                const pen__jpeg_kernels *k = j ? best : scalar;
-                out[j] = block_new(2 * (size_t)n + PEN__JPEG_ROW_SLACK, (size_t)(n % 5));
-                if (kernel == 0)
-                    k->upsample_h2v2(near.at + 1, far.at + 1, out[j].at, n);
-                else if (kernel == 1)
-                    k->upsample_h2v1(near.at + 1, out[j].at, n);
-                else
-                    k->upsample_h1v2(near.at + 1, far.at + 1, out[j].at, n, kernel - 1);
+            size_t n_out = (size_t)(kernel < 2 ? 2 * n : n);
+            block want = block_new(n_out + PEN__JPEG_ROW_SLACK, (size_t)(n % 5));
+            upsample_with(scalar, kernel, near.at + 1, far.at + 1, want.at, n);
+            for (int level = 0; level < N_LEVELS; level++) {
+                block got = block_new(n_out + PEN__JPEG_ROW_SLACK, (size_t)(n % 3));
+                upsample_with(simd[level], kernel, near.at + 1, far.at + 1, got.at, n);
+                assert_memory_equal(got.at, want.at, n_out);
+                block_free(got);
             }
-            assert_memory_equal(out[0].at, out[1].at, (size_t)(kernel < 2 ? 2 * n : n));
-            block_free(out[0]);
-            block_free(out[1]);
+            block_free(want);
         }
-        block_free(near);
-        block_free(far);
+        block_free(near), block_free(far);
     }
 }
 
@@ -172,8 +181,10 @@ static void every_colour_is_converted_right(void **state)
                 cr[i] = (uint8_t)i;
             }
             scalar->ycc_to_rgb(y, cb, cr, rgb[0], 256);
-            best->ycc_to_rgb(y, cb, cr, rgb[1], 256);
-            assert_memory_equal(rgb[0], rgb[1], sizeof rgb[0]);
+            for (int level = 0; level < N_LEVELS; level++) {
+                simd[level]->ycc_to_rgb(y, cb, cr, rgb[1], 256);
+                assert_memory_equal(rgb[0], rgb[1], sizeof rgb[0]);
+            }
             for (int i = 0; i < 256; i++) {
                 double wanted[3] = {y[i] + 1.402 * (i - 128),
                                     y[i] - 0.344136 * (blue - 128) - 0.714136 * (i - 128),
@@ -187,17 +198,52 @@ static void every_colour_is_converted_right(void **state)
 static void converted_rows_of_any_length_end_where_they_should(void **state)
 {
     (void)state;
-    for (int n = 1; n <= 140; n++) {
+    for (int n = 1; n <= 200; n++) {
         size_t size = (size_t)n;
         block y = noise_block(size, (size_t)(n % 3), 1), cb = noise_block(size, (size_t)(n % 7), 2),
-              cr = noise_block(size, (size_t)(n % 5), 3);
-        block out[2] = {block_new(3 * size, (size_t)(n % 11)), block_new(3 * size, 0)};
-        scalar->ycc_to_rgb(y.at, cb.at, cr.at, out[0].at, n);
-        best->ycc_to_rgb(y.at, cb.at, cr.at, out[1].at, n);
-        assert_memory_equal(out[0].at, out[1].at, 3 * size);
-        block_free(y), block_free(cb), block_free(cr);
-        block_free(out[0]), block_free(out[1]);
+              cr = noise_block(size, (size_t)(n % 5), 3), want = block_new(3 * size, 0);
+        scalar->ycc_to_rgb(y.at, cb.at, cr.at, want.at, n);
+        for (int level = 0; level < N_LEVELS; level++) {
+            block got = block_new(3 * size, (size_t)(n % 11));
+            simd[level]->ycc_to_rgb(y.at, cb.at, cr.at, got.at, n);
+            assert_memory_equal(got.at, want.at, 3 * size);
+            block_free(got);
+        }
+        block_free(y), block_free(cb), block_free(cr), block_free(want);
     }
+}
+
+/* In one go as in two, from either half of the first chroma sample on. */
+static void upsampling_with_conversion_equals_one_after_the_other(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 260; n++)
+        for (int n_left_out = 0; n_left_out < 2; n_left_out++) {
+            int n_chroma = (n + n_left_out + 1) / 2;
+            block rows[4], y = row_block(n, n % 7, (uint32_t)n), up[2];
+            block want = block_new(3 * (size_t)n, 0);
+            for (int k = 0; k < 4; k++)
+                rows[k] = row_block(n_chroma, (n + k) % 5, (uint32_t)(5 * n + k));
+            for (int k = 0; k < 2; k++) {
+                up[k] = block_new(2 * (size_t)n_chroma, 0);
+                scalar->upsample_h2v2(rows[2 * k].at + 1, rows[2 * k + 1].at + 1, up[k].at,
+                                      n_chroma);
+            }
+            scalar->ycc_to_rgb(y.at + 1, up[0].at + n_left_out, up[1].at + n_left_out, want.at, n);
+            for (int level = 0; level < N_LEVELS; level++) {
+                if (!simd[level]->h2v2_to_rgb)
+                    continue;
+                block got = block_new(3 * (size_t)n, (size_t)(n % 11));
+                simd[level]->h2v2_to_rgb(
+                    y.at + 1, (pen__jpeg_chroma){rows[0].at + 1, rows[1].at + 1},
+                    (pen__jpeg_chroma){rows[2].at + 1, rows[3].at + 1}, got.at, n, n_left_out);
+                assert_memory_equal(got.at, want.at, want.n);
+                block_free(got);
+            }
+            for (int k = 0; k < 4; k++)
+                block_free(rows[k]);
+            block_free(up[0]), block_free(up[1]), block_free(y), block_free(want);
+        }
 }
 
 int main(void)
@@ -210,6 +256,7 @@ int main(void)
         cmocka_unit_test(flat_chroma_stays_flat_when_upsampled),
         cmocka_unit_test(every_colour_is_converted_right),
         cmocka_unit_test(converted_rows_of_any_length_end_where_they_should),
+        cmocka_unit_test(upsampling_with_conversion_equals_one_after_the_other),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
