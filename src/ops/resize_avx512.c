@@ -41,17 +41,19 @@ static int32_t fours_of(const pen__taps *taps)
     return (taps->widest + 3) / 4;
 }
 
-/* Digit by digit, the weights of four taps of output i from t on; zero outside its taps. */
-static void digits_of_four(const pen__taps *taps, int32_t i, int32_t t, int8_t digits[3][4])
+/* The weights of four taps of output i from t on, zero outside its taps, digit by digit:
+ * int8 { d0[4], d1[4], d2[4], zeros }.  With 128 added to each digit, bytes are digits. */
+SIMD_INLINE __m128i digits_of_four(const pen__taps *taps, int32_t i, int32_t t)
 {
-    const int32_t *weight = taps->weight + (size_t)i * (size_t)taps->stride;
-    for (int32_t k = 0; k < 4; k++, t++) {
-        int32_t rest = t >= 0 && t < taps->used[i] ? weight[t] : 0;
-        for (int digit = 0; digit < 3; digit++) {
-            digits[digit][k] = (int8_t)rest;
-            rest = (rest - (int8_t)rest) / 256;
-        }
-    }
+    const __m128i middle = _mm_set1_epi32(0x808080);
+    const __m128i by_digit = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, -1, -1, -1, -1);
+    int32_t n_before = t < 0 ? -t : 0, n_left = taps->used[i] - t;
+    unsigned wanted = n_before >= 4 || n_left <= 0 ? 0 : 0xFU << n_before;
+    if (n_left < 4)
+        wanted &= n_left > 0 ? (1U << n_left) - 1 : 0;
+    const int32_t *weight = taps->weight + (ptrdiff_t)i * taps->stride + t;
+    __m128i four = _mm_maskz_loadu_epi32((__mmask8)wanted, weight);
+    return _mm_shuffle_epi8(_mm_xor_si128(_mm_add_epi32(four, middle), middle), by_digit);
 }
 
 /* ---- packing for the horizontal pass -------------------------------------- */
@@ -91,26 +93,28 @@ static int32_t count_windows(const pen__taps *taps, int ch)
     return fits && n_windows <= MAX_WINDOWS ? n_windows : 0;
 }
 
-/* Outputs from `first` on, with windows from byte `base` of the row on. */
-static void pack_group(const pen__taps *taps, int32_t first, int32_t base, int ch, uint8_t *out)
+/* Outputs from `first` on, with windows from byte `base` of the row on.  An output has a lane
+ * for each channel. */
+SIMD static void pack_group(const pen__taps *taps, int32_t first, int32_t base, int ch,
+                            uint8_t *out)
 {
+    const __m128i bytes_of_four =
+        ch == 3 ? _mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, 0, 0, 0, 0)
+                : _mm_setr_epi8(0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __mmask8 lanes = ch == 3 ? 7 : 1;
     int32_t n_fours = fours_of(taps), per_group = outputs_a_group(ch);
     int32_t n = taps->count - first < per_group ? taps->count - first : per_group;
     memset(out, 0, group_bytes(n_fours));
     for (int32_t i = 0; i < n; i++) {
         int32_t start = start_of(taps, first + i), offset = taps->start[first + i] - start;
         uint8_t *lane = out + 4 * i * ch;
-        for (int32_t c = 0; c < ch; c++)
-            for (int32_t t = 0; t < 4; t++)
-                lane[4 * c + t] = (uint8_t)((start + t) * ch + c - base);
+        __m128i from = _mm_set1_epi8((char)(start * ch - base));
+        _mm_mask_storeu_epi32(lane, lanes, _mm_add_epi8(from, bytes_of_four));
         for (int32_t f = 0; f < n_fours; f++) {
-            int8_t digits[3][4];
-            digits_of_four(taps, first + i, 4 * f - offset, digits);
-            for (int32_t digit = 0; digit < 3; digit++) {
-                lane += WINDOW;
-                for (int32_t c = 0; c < ch; c++)
-                    memcpy(lane + 4 * c, digits[digit], 4);
-            }
+            __m128i digits = digits_of_four(taps, first + i, 4 * f - offset);
+            _mm_mask_storeu_epi32(lane += WINDOW, lanes, _mm_shuffle_epi32(digits, 0x00));
+            _mm_mask_storeu_epi32(lane += WINDOW, lanes, _mm_shuffle_epi32(digits, 0x55));
+            _mm_mask_storeu_epi32(lane += WINDOW, lanes, _mm_shuffle_epi32(digits, 0xAA));
         }
     }
 }
@@ -272,16 +276,13 @@ static void horizontal_avx512(const pen__taps *taps, const uint8_t *src, size_t 
 
 /* ---- vertical ------------------------------------------------------------------ */
 
-static void prepare_vertical_avx512(pen__taps *taps)
+SIMD static void prepare_vertical_avx512(pen__taps *taps)
 {
     int32_t n_fours = fours_of(taps);
     int8_t *out = taps->packed;
     for (int32_t i = 0; i < taps->count; i++)
-        for (int32_t f = 0; f < n_fours; f++, out += 12) {
-            int8_t digits[3][4];
-            digits_of_four(taps, i, 4 * f, digits);
-            memcpy(out, digits, sizeof digits);
-        }
+        for (int32_t f = 0; f < n_fours; f++, out += 12)
+            _mm_mask_storeu_epi32(out, 7, digits_of_four(taps, i, 4 * f));
 }
 
 /* Bytes of four rows, to four vectors of lanes that hold one byte of each. */
