@@ -1,7 +1,7 @@
 /* tensor.c - tables of results, and writing pixels through them.
  *
- * The table is the definition.  The SIMD kernel computes instead of looking up;
- * when a table is made, the kernel is run over all 256 values and used only if
+ * The table is the definition.  SIMD kernels compute instead of looking up;
+ * when a table is made, they are run over all 256 values and used only if
  * every bit agrees.
  */
 #include "ops/tensor.h"
@@ -74,35 +74,50 @@ static uint16_t to_narrow(float value, pen_dtype dtype)
     return dtype == PEN_DTYPE_BFLOAT16 ? pen__f32_to_bf16(value) : pen__f32_to_f16(value);
 }
 
-/* Does the kernel give the table's bits for every value of every channel? */
-static bool is_formula_exact(const pen__tensor_table *table)
+/* As many pixels as SIMD does. */
+static size_t compute(const pen__tensor_table *table, const pen__image *src, pen_layout layout,
+                      void *dst)
 {
+    size_t done = 0;
 #if defined(__x86_64__)
+    if (pen__cpu_flags() & PEN__CPU_AVX512)
+        done = pen__to_tensor_avx512(table, src, layout, dst);
+    if (done == 0 && (pen__cpu_flags() & PEN__CPU_AVX2))
+        done = pen__to_tensor_avx2(table, src, layout, dst);
+#else
+    (void)table, (void)src, (void)layout, (void)dst;
+#endif
+    return done;
+}
+
+/* Does the kernel for this layout give the table's bits for every value of every channel? */
+static bool is_layout_exact(const pen__tensor_table *table, pen_layout layout)
+{
     enum { N = 256, SPARE = 16 }; /* spare pixels, so that the kernel does all 256 */
     uint8_t ramp[(N + SPARE) * PEN_MAX_CHANNELS];
     union {
         float f32[(N + SPARE) * PEN_MAX_CHANNELS];
         uint16_t f16[(N + SPARE) * PEN_MAX_CHANNELS];
     } got;
-    if (!(pen__cpu_flags() & PEN__CPU_AVX2))
-        return false;
     int n_ch = table->channels;
     for (int i = 0; i < (N + SPARE) * n_ch; i++)
         ramp[i] = (uint8_t)(i / n_ch);
     pen__image image = {ramp, N + SPARE, 1, n_ch};
-    if (pen__to_tensor_avx2(table, &image, PEN_LAYOUT_NHWC, &got) < N)
+    if (compute(table, &image, layout, &got) < N)
         return false;
     for (int i = 0; i < N * n_ch; i++) {
         int c = i % n_ch, v = i / n_ch;
-        if (table->dtype == PEN_DTYPE_FLOAT32 ? bits_of(got.f32[i]) != bits_of(table->f32[c][v])
-                                              : got.f16[i] != table->f16[c][v])
+        int at = layout == PEN_LAYOUT_NCHW ? c * (N + SPARE) + v : i;
+        if (table->dtype == PEN_DTYPE_FLOAT32 ? bits_of(got.f32[at]) != bits_of(table->f32[c][v])
+                                              : got.f16[at] != table->f16[c][v])
             return false;
     }
     return true;
-#else
-    (void)table;
-    return false;
-#endif
+}
+
+static bool is_formula_exact(const pen__tensor_table *table)
+{
+    return is_layout_exact(table, PEN_LAYOUT_NCHW) && is_layout_exact(table, PEN_LAYOUT_NHWC);
 }
 
 static void init_formula(pen__tensor_table *table, pen_scaling scaling, const pen_op *norms,
@@ -165,12 +180,8 @@ static inline void look_up(const pen__tensor_table *table, const pen__image *src
 void pen__to_tensor(const pen__tensor_table *table, const pen__image *src, pen_layout layout,
                     void *dst)
 {
-    size_t done = 0;
-#if defined(__x86_64__)
     bool is_computed = table->dtype == PEN_DTYPE_UINT8 || table->formula.is_exact;
-    if (is_computed && (pen__cpu_flags() & PEN__CPU_AVX2))
-        done = pen__to_tensor_avx2(table, src, layout, dst);
-#endif
+    size_t done = is_computed ? compute(table, src, layout, dst) : 0;
     if (table->dtype == PEN_DTYPE_FLOAT32) {
         look_up(table, src, layout, done, dst, NULL, 4);
     } else if (table->dtype != PEN_DTYPE_UINT8) {

@@ -174,16 +174,10 @@ TARGET_INLINE size_t run(const pen__tensor_table *table, const pen__image *src, 
     return interleaved(&table->formula, src->px, n, dst, dtype, streams);
 }
 
-/* Every plane starts and ends on a cache line's border. */
-static bool can_stream(const pen__image *src, const void *dst)
-{
-    return (uintptr_t)dst % 64 == 0 && (size_t)src->w * (size_t)src->h % 16 == 0;
-}
-
 TARGET static size_t run_float32(const pen__tensor_table *table, const pen__image *src,
                                  pen_layout layout, void *dst)
 {
-    if (!can_stream(src, dst))
+    if (!pen__tensor_can_stream(src, dst))
         return run(table, src, layout, dst, PEN_DTYPE_FLOAT32, false);
     size_t done = run(table, src, layout, dst, PEN_DTYPE_FLOAT32, true);
     _mm_sfence(); /* whoever learns that the tensor is finished also sees it */
