@@ -183,10 +183,7 @@ static int decode_in_flow(const pen__plan *plan, const pen_image_info *info, pen
     const pen__row_sink sink = {take_rows, &flow};
     pen__resize_flow_begin(&flow, &step->resize.spec, step->resize.have, pen__decode_channels(info),
                            im, scratch);
-    int rc = pen__decode_rows(dec, src, len, info, plan->window, &sink, err);
-    if (rc == 0)
-        pen__resize_flow_end(&flow);
-    return rc;
+    return pen__decode_rows(dec, src, len, info, plan->window, &sink, err);
 }
 
 int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,

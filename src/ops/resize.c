@@ -276,7 +276,23 @@ void pen__resize_flow_begin(pen__resize_flow *flow, const pen__resize_spec *spec
         return;
     at += pen__taps_bytes(&ax, window.w);
     pen__taps_init(&flow->down, &ay, window.y, window.h, needs.y, needs.h, at);
+    pen__resize_kernels_pick()->prepare_vertical(&flow->down);
     flow->narrowed = at + pen__taps_bytes(&ay, window.h);
+}
+
+/* Rows [first, end) were narrowed: make all rows of the output that this allows.  Where rows came
+ * again, from the first, because ends of what outputs need are not quite in order. */
+static void finish_rows(pen__resize_flow *flow, int32_t first, int32_t end)
+{
+    const pen__taps *down = &flow->down;
+    size_t row_bytes = (size_t)flow->across.count * (size_t)flow->ch;
+    int32_t y = first < flow->n_narrowed ? 0 : flow->n_finished;
+    for (; y < down->count && down->start[y] + down->used[y] <= end; y++)
+        pen__resize_kernels_pick()->vertical(
+            down, y, flow->narrowed + (size_t)down->start[y] * row_bytes, row_bytes, row_bytes,
+            flow->dst->px + (size_t)y * row_bytes);
+    flow->n_finished = y;
+    flow->n_narrowed = end;
 }
 
 void pen__resize_flow_rows(pen__resize_flow *flow, int32_t y, const uint8_t *rows, size_t stride,
@@ -286,18 +302,12 @@ void pen__resize_flow_rows(pen__resize_flow *flow, int32_t y, const uint8_t *row
     int32_t first = y > flow->first_row ? y : flow->first_row;
     int32_t needed_end = flow->first_row + flow->n_rows;
     int32_t end = y + n_rows < needed_end ? y + n_rows : needed_end;
-    if (first < end)
-        pen__resize_kernels_pick()->horizontal(
-            &flow->across, rows + (size_t)(first - y) * stride + flow->left_bytes, stride,
-            end - first, flow->ch, flow->narrowed + (size_t)(first - flow->first_row) * row_bytes,
-            row_bytes);
-}
-
-void pen__resize_flow_end(pen__resize_flow *flow)
-{
-    size_t row_bytes = (size_t)flow->across.count * (size_t)flow->ch;
-    if (flow->down.count > 0)
-        vertical_pass(&flow->down, flow->narrowed, row_bytes, row_bytes, flow->dst->px);
+    if (first >= end)
+        return;
+    pen__resize_kernels_pick()->horizontal(
+        &flow->across, rows + (size_t)(first - y) * stride + flow->left_bytes, stride, end - first,
+        flow->ch, flow->narrowed + (size_t)(first - flow->first_row) * row_bytes, row_bytes);
+    finish_rows(flow, first - flow->first_row, end - flow->first_row);
 }
 
 /* ---- the whole input at once --------------------------------------------------- */
@@ -312,7 +322,6 @@ static void flow_plane(pen__resize_flow *flow, const plane *in, uint8_t *moved)
         memcpy(moved + (size_t)y * in->row_bytes, in->px + (size_t)(n + y) * in->stride,
                in->row_bytes);
     pen__resize_flow_rows(flow, flow->first_row + n, moved, in->row_bytes, n_moved);
-    pen__resize_flow_end(flow);
 }
 
 /* Down, then across; or down alone. */

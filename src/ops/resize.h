@@ -38,8 +38,8 @@ void pen__resize(const pen__resize_spec *spec, const pen__image *src, pen__rect 
                  pen__image *dst, void *scratch);
 
 /* The same with an input that comes a few rows at a time, so that it need not lie in
- * memory as a whole: each row is narrowed at once.  Not for resizes that begin
- * with the other pass. */
+ * memory as a whole: each row is narrowed at once, and rows of the output are made as
+ * soon as what they need is there.  Not for resizes that begin with the other pass. */
 bool pen__resize_can_flow(const pen__resize_spec *spec);
 
 typedef struct pen__resize_flow {
@@ -48,16 +48,17 @@ typedef struct pen__resize_flow {
     size_t left_bytes;         /* in a row, before the part that is needed */
     int32_t first_row, n_rows; /* needed */
     uint8_t *narrowed;         // (n_rows, across.count, ch)
+    int32_t n_narrowed;        /* rows so far */
+    int32_t n_finished;        /* rows of the output */
     pen__image *dst;
 } pen__resize_flow;
 
 /* Arguments as above; rows will be those of `have`, with `ch` channels. */
 void pen__resize_flow_begin(pen__resize_flow *flow, const pen__resize_spec *spec, pen__rect have,
                             int ch, pen__image *dst, void *scratch);
-/* Row `y` of `have` and those after it.  Rows are best given in fours; given again, they
- * replace the earlier ones. */
+/* Row `y` of `have` and those after it, without gaps.  Rows are best given in fours; given
+ * again, they replace the earlier ones.  With the last row, dst is complete. */
 void pen__resize_flow_rows(pen__resize_flow *flow, int32_t y, const uint8_t *rows, size_t stride,
                            int32_t n_rows);
-void pen__resize_flow_end(pen__resize_flow *flow);
 
 #endif

@@ -34,7 +34,7 @@
 #define SIMD        __attribute__((target(TARGET)))
 #define SIMD_INLINE static inline __attribute__((target(TARGET), always_inline))
 
-enum { LANES = 16, WINDOW = 64, MAX_WINDOWS = 4 };
+enum { LANES = 16, WINDOW = 64, MAX_WINDOWS = 4, MAX_FEW = 3 };
 
 static int32_t fours_of(const pen__taps *taps)
 {
@@ -163,93 +163,140 @@ SIMD_INLINE __m512i sums_join(const sums *s)
     return _mm512_srai_epi32(all, PEN__TAPS_BITS);
 }
 
-/* Four sums to bytes; of each four lanes, those of the four sums stand together. */
-SIMD_INLINE __m512i sums_to_bytes(const sums s[4])
+/* Four vectors to bytes; of each four lanes, those of all four stand together. */
+SIMD_INLINE __m512i pack_bytes(const __m512i out[4])
 {
-    __m512i low = _mm512_packs_epi32(sums_join(&s[0]), sums_join(&s[1]));
-    __m512i high = _mm512_packs_epi32(sums_join(&s[2]), sums_join(&s[3]));
-    return _mm512_packus_epi16(low, high);
+    return _mm512_packus_epi16(_mm512_packs_epi32(out[0], out[1]),
+                               _mm512_packs_epi32(out[2], out[3]));
 }
 
 /* ---- horizontal: four rows at once ------------------------------------------- */
 
+/* Where a group's bytes are. */
+typedef struct places {
+    __m512i where;
+    __mmask64 in_window[MAX_WINDOWS];
+} places;
+
+SIMD_INLINE places places_of(const uint8_t *packed, const int32_t n_windows)
+{
+    places p = {.where = _mm512_load_si512(packed)};
+    __m512i window = _mm512_and_si512(p.where, _mm512_set1_epi8((char)0xC0));
+    for (int32_t w = 1; w < n_windows; w++)
+        p.in_window[w] = _mm512_cmpeq_epi8_mask(window, _mm512_set1_epi8((char)(WINDOW * w)));
+    return p;
+}
+
 /* The bytes of each lane: `where` says in which window in its top bits, and at which
  * byte in the six that the permutation looks at. */
-SIMD_INLINE __m512i gather(const uint8_t *windows, __m512i where, const __mmask64 in_window[4],
-                           const int32_t n_windows)
+SIMD_INLINE __m512i gather(const uint8_t *windows, const places *p, const int32_t n_windows)
 {
-    __m512i px = _mm512_permutexvar_epi8(where, _mm512_loadu_si512(windows));
+    __m512i px = _mm512_permutexvar_epi8(p->where, _mm512_loadu_si512(windows));
     for (int32_t w = 1; w < n_windows; w++)
-        px = _mm512_mask_permutexvar_epi8(px, in_window[w], where,
+        px = _mm512_mask_permutexvar_epi8(px, p->in_window[w], p->where,
                                           _mm512_loadu_si512(windows + WINDOW * w));
     return px;
 }
 
-/* A group's outputs of four rows, one in each quarter. */
-SIMD_INLINE __m512i group_of_four_rows(const uint8_t *const src[4], size_t at, int32_t four_bytes,
-                                       const uint8_t *packed, int32_t n_fours,
-                                       const int32_t n_windows)
+/* A group's outputs of four rows.  Few taps: all their bytes stay in registers, so that the
+ * digits can be summed up one after another, each sum beginning with the rest of the last. */
+SIMD_INLINE void few_fours(const uint8_t *const src[4], size_t at, int ch, const uint8_t *packed,
+                           const int32_t n_fours, const int32_t n_windows, __m512i out[4])
 {
-    const __m512i quarters =
-        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i where = _mm512_load_si512(packed);
-    const __m512i window_bits = _mm512_and_si512(where, _mm512_set1_epi8((char)0xC0));
-    __mmask64 in_window[4];
-    for (int w = 1; w < n_windows; w++)
-        in_window[w] = _mm512_cmpeq_epi8_mask(window_bits, _mm512_set1_epi8((char)(WINDOW * w)));
+    const places p = places_of(packed, n_windows);
+    for (int k = 0; k < 4; k++) {
+        __m512i px[MAX_FEW], sum = _mm512_set1_epi32(PEN__TAPS_HALF);
+        for (int32_t f = 0; f < n_fours; f++)
+            px[f] = gather(src[k] + at + (size_t)(4 * ch * f), &p, n_windows);
+        for (int digit = 0; digit < 3; digit++) {
+            for (int32_t f = 0; f < n_fours; f++)
+                sum = _mm512_dpbusd_epi32(sum, px[f],
+                                          _mm512_load_si512(packed + WINDOW * (1 + 3 * f + digit)));
+            sum = _mm512_srai_epi32(sum, digit < 2 ? 8 : PEN__TAPS_BITS - 16);
+        }
+        out[k] = sum;
+    }
+}
+
+/* The same with any number of taps: the digits' sums side by side. */
+SIMD_INLINE void many_fours(const uint8_t *const src[4], size_t at, int ch, const uint8_t *packed,
+                            int32_t n_fours, const int32_t n_windows, __m512i out[4])
+{
+    const places p = places_of(packed, n_windows);
     sums s[4];
     for (int k = 0; k < 4; k++)
         s[k] = sums_start();
-    for (int32_t f = 0; f < n_fours; f++, at += (size_t)four_bytes) {
+    for (int32_t f = 0; f < n_fours; f++, at += (size_t)(4 * ch)) {
         __m512i weights[3];
         for (int digit = 0; digit < 3; digit++)
             weights[digit] = _mm512_load_si512(packed += WINDOW);
         for (int k = 0; k < 4; k++)
-            sums_add(&s[k], gather(src[k] + at, where, in_window, n_windows), weights);
+            sums_add(&s[k], gather(src[k] + at, &p, n_windows), weights);
     }
-    return _mm512_permutexvar_epi32(quarters, sums_to_bytes(s));
+    for (int k = 0; k < 4; k++)
+        out[k] = sums_join(&s[k]);
 }
 
+/* Bytes of four rows to where they belong: all lanes of each, or the first n. */
+SIMD_INLINE void store_rows(const __m512i out[4], uint8_t *const dst[4], size_t to, int32_t n)
+{
+    const __m512i by_row = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i px = _mm512_permutexvar_epi32(by_row, pack_bytes(out));
+    const __m128i row[4] = {_mm512_castsi512_si128(px), _mm512_extracti32x4_epi32(px, 1),
+                            _mm512_extracti32x4_epi32(px, 2), _mm512_extracti32x4_epi32(px, 3)};
+    for (int k = 0; k < 4; k++) {
+        if (n >= LANES)
+            _mm_storeu_si128((void *)(dst[k] + to), row[k]);
+        else
+            _mm_mask_storeu_epi8(dst[k] + to, (__mmask16)((1 << n) - 1), row[k]);
+    }
+}
+
+/* n_few, n_windows: constants where it matters.  n_few is 0 if taps are many. */
 SIMD_INLINE void four_rows(const pen__taps *taps, const uint8_t *const src[4],
-                           uint8_t *const dst[4], const int ch, const int32_t n_windows)
+                           uint8_t *const dst[4], const int ch, const int32_t n_few,
+                           const int32_t n_windows)
 {
     int32_t n_fours = fours_of(taps), per_group = outputs_a_group(ch);
     const uint8_t *packed = taps->packed;
-    for (int32_t x = 0, g = 0; x < taps->count;
-         x += per_group, g++, packed += group_bytes(n_fours)) {
-        __m512i px = group_of_four_rows(src, (size_t)taps->packed_start[g], 4 * ch, packed, n_fours,
-                                        n_windows);
-        int32_t n_left = (taps->count - x) * ch;
+    for (int32_t x = 0, g = 0; x < taps->count; x += per_group, g++) {
+        __m512i out[4];
+        if (n_few > 0)
+            few_fours(src, (size_t)taps->packed_start[g], ch, packed, n_few, n_windows, out);
+        else
+            many_fours(src, (size_t)taps->packed_start[g], ch, packed, n_fours, n_windows, out);
         /* a 16th byte behind five RGB pixels is the next group's, and written there again */
-        __mmask16 which = n_left >= LANES ? 0xFFFF : (__mmask16)((1 << n_left) - 1);
-        size_t to = (size_t)(x * ch);
-        _mm_mask_storeu_epi8(dst[0] + to, which, _mm512_castsi512_si128(px));
-        _mm_mask_storeu_epi8(dst[1] + to, which, _mm512_extracti32x4_epi32(px, 1));
-        _mm_mask_storeu_epi8(dst[2] + to, which, _mm512_extracti32x4_epi32(px, 2));
-        _mm_mask_storeu_epi8(dst[3] + to, which, _mm512_extracti32x4_epi32(px, 3));
+        store_rows(out, dst, (size_t)(x * ch), (taps->count - x) * ch);
+        packed += group_bytes(n_fours);
     }
+}
+
+SIMD_INLINE void four_rows_by_width(const pen__taps *taps, const uint8_t *const src[4],
+                                    uint8_t *const dst[4], const int ch)
+{
+    int32_t n_fours = fours_of(taps), n_windows = taps->n_windows;
+    if (n_fours == 1 && n_windows == 1)
+        four_rows(taps, src, dst, ch, 1, 1);
+    else if (n_fours == 2 && n_windows == 1)
+        four_rows(taps, src, dst, ch, 2, 1);
+    else if (n_fours == 2 && n_windows == 2)
+        four_rows(taps, src, dst, ch, 2, 2);
+    else if (n_fours == 3 && n_windows == 2)
+        four_rows(taps, src, dst, ch, 3, 2);
+    else
+        four_rows(taps, src, dst, ch, 0, n_windows);
 }
 
 SIMD static void four_rows_rgb(const pen__taps *taps, const uint8_t *const src[4],
                                uint8_t *const dst[4])
 {
-    if (taps->n_windows == 1)
-        four_rows(taps, src, dst, 3, 1);
-    else if (taps->n_windows == 2)
-        four_rows(taps, src, dst, 3, 2);
-    else
-        four_rows(taps, src, dst, 3, taps->n_windows);
+    four_rows_by_width(taps, src, dst, 3);
 }
 
 SIMD static void four_rows_grey(const pen__taps *taps, const uint8_t *const src[4],
                                 uint8_t *const dst[4])
 {
-    if (taps->n_windows == 1)
-        four_rows(taps, src, dst, 1, 1);
-    else if (taps->n_windows == 2)
-        four_rows(taps, src, dst, 1, 2);
-    else
-        four_rows(taps, src, dst, 1, taps->n_windows);
+    four_rows_by_width(taps, src, dst, 1);
 }
 
 static void horizontal_avx512(const pen__taps *taps, const uint8_t *src, size_t src_stride,
@@ -320,7 +367,10 @@ SIMD_INLINE void vertical_64(const int8_t *packed, int32_t n_taps, const uint8_t
         for (int k = 0; k < 4; k++)
             sums_add(&s[k], px[k], weights);
     }
-    _mm512_mask_storeu_epi8(dst, which, sums_to_bytes(s));
+    __m512i out[4];
+    for (int k = 0; k < 4; k++)
+        out[k] = sums_join(&s[k]);
+    _mm512_mask_storeu_epi8(dst, which, pack_bytes(out));
 }
 
 SIMD static void vertical_avx512(const pen__taps *taps, int32_t i, const uint8_t *src,
