@@ -34,6 +34,9 @@
 #define SIMD        __attribute__((target(TARGET)))
 #define SIMD_INLINE static inline __attribute__((target(TARGET), always_inline))
 
+#define ALL_64 (~(__mmask64)0)
+
+/* MAX_FEW: fours of taps whose bytes all stay in registers. */
 enum { LANES = 16, WINDOW = 64, MAX_WINDOWS = 4, MAX_FEW = 3 };
 
 static int32_t fours_of(const pen__taps *taps)
@@ -139,10 +142,10 @@ static void prepare_horizontal_avx512(pen__taps *taps, int ch)
 
 /* ---- sums ------------------------------------------------------------------ */
 
-/* Of three digits, a lane each. */
+/* Of three digits: sums, a lane each, or the weights of four taps. */
 typedef struct sums {
     __m512i digit[3];
-} sums;
+} sums, weights;
 
 SIMD_INLINE sums sums_start(void)
 {
@@ -150,10 +153,10 @@ SIMD_INLINE sums sums_start(void)
     return (sums){{_mm512_set1_epi32(PEN__TAPS_HALF), zero, zero}};
 }
 
-SIMD_INLINE void sums_add(sums *s, __m512i px, const __m512i weights[3])
+SIMD_INLINE void sums_add(sums *s, __m512i px, const weights *w)
 {
     for (int digit = 0; digit < 3; digit++)
-        s->digit[digit] = _mm512_dpbusd_epi32(s->digit[digit], px, weights[digit]);
+        s->digit[digit] = _mm512_dpbusd_epi32(s->digit[digit], px, w->digit[digit]);
 }
 
 SIMD_INLINE __m512i sums_join(const sums *s)
@@ -161,6 +164,20 @@ SIMD_INLINE __m512i sums_join(const sums *s)
     __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(s->digit[2], 8), s->digit[1]);
     __m512i all = _mm512_add_epi32(_mm512_slli_epi32(upper, 8), s->digit[0]);
     return _mm512_srai_epi32(all, PEN__TAPS_BITS);
+}
+
+/* The same where all bytes are at hand: digit by digit, each sum beginning with what is left of
+ * the one before. */
+SIMD_INLINE __m512i sum_in_turn(const __m512i px[MAX_FEW], const weights w[MAX_FEW],
+                                const int32_t n_fours)
+{
+    __m512i sum = _mm512_set1_epi32(PEN__TAPS_HALF);
+    for (int digit = 0; digit < 3; digit++) {
+        for (int32_t f = 0; f < n_fours; f++)
+            sum = _mm512_dpbusd_epi32(sum, px[f], w[f].digit[digit]);
+        sum = _mm512_srai_epi32(sum, digit < 2 ? 8 : PEN__TAPS_BITS - 16);
+    }
+    return sum;
 }
 
 /* Four vectors to bytes; of each four lanes, those of all four stand together. */
@@ -198,23 +215,20 @@ SIMD_INLINE __m512i gather(const uint8_t *windows, const places *p, const int32_
     return px;
 }
 
-/* A group's outputs of four rows.  Few taps: all their bytes stay in registers, so that the
- * digits can be summed up one after another, each sum beginning with the rest of the last. */
+/* A group's outputs of four rows of few taps. */
 SIMD_INLINE void few_fours(const uint8_t *const src[4], size_t at, int ch, const uint8_t *packed,
                            const int32_t n_fours, const int32_t n_windows, __m512i out[4])
 {
     const places p = places_of(packed, n_windows);
+    __m512i px[MAX_FEW];
+    weights w[MAX_FEW];
+    for (int32_t f = 0; f < n_fours; f++)
+        for (int digit = 0; digit < 3; digit++)
+            w[f].digit[digit] = _mm512_load_si512(packed += WINDOW);
     for (int k = 0; k < 4; k++) {
-        __m512i px[MAX_FEW], sum = _mm512_set1_epi32(PEN__TAPS_HALF);
         for (int32_t f = 0; f < n_fours; f++)
             px[f] = gather(src[k] + at + (size_t)(4 * ch * f), &p, n_windows);
-        for (int digit = 0; digit < 3; digit++) {
-            for (int32_t f = 0; f < n_fours; f++)
-                sum = _mm512_dpbusd_epi32(sum, px[f],
-                                          _mm512_load_si512(packed + WINDOW * (1 + 3 * f + digit)));
-            sum = _mm512_srai_epi32(sum, digit < 2 ? 8 : PEN__TAPS_BITS - 16);
-        }
-        out[k] = sum;
+        out[k] = sum_in_turn(px, w, n_fours);
     }
 }
 
@@ -227,11 +241,11 @@ SIMD_INLINE void many_fours(const uint8_t *const src[4], size_t at, int ch, cons
     for (int k = 0; k < 4; k++)
         s[k] = sums_start();
     for (int32_t f = 0; f < n_fours; f++, at += (size_t)(4 * ch)) {
-        __m512i weights[3];
+        weights w;
         for (int digit = 0; digit < 3; digit++)
-            weights[digit] = _mm512_load_si512(packed += WINDOW);
+            w.digit[digit] = _mm512_load_si512(packed += WINDOW);
         for (int k = 0; k < 4; k++)
-            sums_add(&s[k], gather(src[k] + at, &p, n_windows), weights);
+            sums_add(&s[k], gather(src[k] + at, &p, n_windows), &w);
     }
     for (int k = 0; k < 4; k++)
         out[k] = sums_join(&s[k]);
@@ -345,44 +359,102 @@ SIMD_INLINE void interleave(const __m512i row[4], __m512i px[4])
     px[3] = _mm512_unpackhi_epi16(high01, high23);
 }
 
-/* Up to 64 bytes of an output row.  Rows past the last have no weight: that one stands for them. */
-SIMD_INLINE void vertical_64(const int8_t *packed, int32_t n_taps, const uint8_t *src,
-                             size_t src_stride, __mmask64 which, uint8_t *dst)
+/* What an output row is made of.  Rows past the last tap have no weight: the last stands for
+ * them. */
+typedef struct blend {
+    const uint8_t *src;
+    size_t stride;
+    int32_t n_taps;
+    const int8_t *packed;
+} blend;
+
+SIMD_INLINE const uint8_t *blend_row(const blend *b, int32_t t)
+{
+    return b->src + (size_t)(t < b->n_taps ? t : b->n_taps - 1) * b->stride;
+}
+
+/* The digits of the weights of tap 4 f and the three after it. */
+SIMD_INLINE weights blend_weights(const blend *b, int32_t f)
+{
+    weights w;
+    for (int digit = 0; digit < 3; digit++) {
+        int32_t four;
+        memcpy(&four, b->packed + 12 * f + 4 * digit, sizeof four);
+        w.digit[digit] = _mm512_set1_epi32(four);
+    }
+    return w;
+}
+
+/* Up to 64 bytes of an output row of few taps, from byte x on. */
+SIMD_INLINE void few_rows_64(const uint8_t *const rows[4 * MAX_FEW], const weights w[MAX_FEW],
+                             const int32_t n_fours, size_t x, __mmask64 which, uint8_t *dst)
+{
+    __m512i row[4], px[4], by_four[4][MAX_FEW], out[4];
+    for (int32_t f = 0; f < n_fours; f++) {
+        for (int k = 0; k < 4; k++)
+            row[k] = _mm512_maskz_loadu_epi8(which, rows[4 * f + k] + x);
+        interleave(row, px);
+        for (int k = 0; k < 4; k++)
+            by_four[k][f] = px[k];
+    }
+    for (int k = 0; k < 4; k++)
+        out[k] = sum_in_turn(by_four[k], w, n_fours);
+    _mm512_mask_storeu_epi8(dst + x, which, pack_bytes(out));
+}
+
+SIMD_INLINE void few_rows(const blend *b, size_t n_bytes, uint8_t *dst, const int32_t n_fours)
+{
+    const uint8_t *rows[4 * MAX_FEW];
+    weights w[MAX_FEW];
+    for (int32_t f = 0; f < n_fours; f++) {
+        w[f] = blend_weights(b, f);
+        for (int32_t k = 0; k < 4; k++)
+            rows[4 * f + k] = blend_row(b, 4 * f + k);
+    }
+    size_t x = 0;
+    for (; x + 64 <= n_bytes; x += 64)
+        few_rows_64(rows, w, n_fours, x, ALL_64, dst);
+    if (x < n_bytes)
+        few_rows_64(rows, w, n_fours, x, ALL_64 >> (64 - (n_bytes - x)), dst);
+}
+
+/* The same with any number of taps. */
+SIMD_INLINE void many_rows_64(const blend *b, size_t x, __mmask64 which, uint8_t *dst)
 {
     sums s[4];
     for (int k = 0; k < 4; k++)
         s[k] = sums_start();
-    for (int32_t t = 0; t < n_taps; t += 4, packed += 12) {
-        __m512i row[4], px[4], weights[3];
-        for (int32_t k = 0; k < 4; k++) {
-            size_t y = (size_t)(t + k < n_taps ? t + k : n_taps - 1);
-            row[k] = _mm512_maskz_loadu_epi8(which, src + y * src_stride);
-        }
+    for (int32_t f = 0; 4 * f < b->n_taps; f++) {
+        __m512i row[4], px[4];
+        for (int32_t k = 0; k < 4; k++)
+            row[k] = _mm512_maskz_loadu_epi8(which, blend_row(b, 4 * f + k) + x);
         interleave(row, px);
-        for (int digit = 0; digit < 3; digit++) {
-            int32_t four;
-            memcpy(&four, packed + 4 * digit, sizeof four);
-            weights[digit] = _mm512_set1_epi32(four);
-        }
+        const weights w = blend_weights(b, f);
         for (int k = 0; k < 4; k++)
-            sums_add(&s[k], px[k], weights);
+            sums_add(&s[k], px[k], &w);
     }
     __m512i out[4];
     for (int k = 0; k < 4; k++)
         out[k] = sums_join(&s[k]);
-    _mm512_mask_storeu_epi8(dst, which, pack_bytes(out));
+    _mm512_mask_storeu_epi8(dst + x, which, pack_bytes(out));
 }
 
 SIMD static void vertical_avx512(const pen__taps *taps, int32_t i, const uint8_t *src,
                                  size_t src_stride, size_t n_bytes, uint8_t *dst)
 {
-    const int8_t *packed = (const int8_t *)taps->packed + (size_t)i * (size_t)fours_of(taps) * 12;
+    const blend b = {src, src_stride, taps->used[i],
+                     (const int8_t *)taps->packed + (size_t)i * (size_t)fours_of(taps) * 12};
     size_t x = 0;
-    for (; x + 64 <= n_bytes; x += 64)
-        vertical_64(packed, taps->used[i], src + x, src_stride, ~(__mmask64)0, dst + x);
-    if (x < n_bytes)
-        vertical_64(packed, taps->used[i], src + x, src_stride,
-                    ~(__mmask64)0 >> (64 - (n_bytes - x)), dst + x);
+    if (b.n_taps <= 4) {
+        few_rows(&b, n_bytes, dst, 1);
+    } else if (b.n_taps <= 8) {
+        few_rows(&b, n_bytes, dst, 2);
+    } else {
+        for (; x + 64 <= n_bytes; x += 64)
+            many_rows_64(&b, x, ALL_64, dst);
+        if (x < n_bytes)
+            many_rows_64(&b, x, ALL_64 >> (64 - (n_bytes - x)), dst);
+    }
 }
 
 const pen__resize_kernels pen__resize_kernels_avx512 = {
