@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.utils.data as torch_data
 
-from penstock.doctor import patch, report, trial
+from penstock.doctor import diagnosis, patch, trial
 from penstock.doctor.machine import Load, Usage, usage_now
 from penstock.doctor.trial import Rate
 from penstock.doctor.watch import N_STARTING, Enough, Watch, Watched
@@ -110,31 +110,31 @@ def seen_with(wait: float, step: float, n_workers: int, load: Load | None) -> Wa
 def test_bottlenecks_are_told_apart(
     wait: float, n_workers: int, load: Load | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "usable_cores", lambda: 4)
-    found = report.diagnose(seen_with(wait, 1.0, n_workers, load), None)
+    monkeypatch.setattr(diagnosis, "usable_cores", lambda: 4)
+    found = diagnosis.diagnose(seen_with(wait, 1.0, n_workers, load), None)
     assert said in found.bottleneck
 
 
 def test_what_a_loader_beside_training_would_bring() -> None:
     watched = seen_with(wait=0.06, step=0.04, n_workers=2, load=None)
-    quick = report.diagnose(watched, (Rate(10, 60), Rate(50, 300)))  # 20 ms: hidden
+    quick = diagnosis.diagnose(watched, (Rate(10, 60), Rate(50, 300)))  # 20 ms: hidden
     assert quick.expected_wait_share == 0
     assert quick.expected_gain == pytest.approx(2.5)
-    slow = report.diagnose(watched, (Rate(10, 60), Rate(12.5, 75)))  # 80 ms, of which 40 show
+    slow = diagnosis.diagnose(watched, (Rate(10, 60), Rate(12.5, 75)))  # 80 ms, of which 40 show
     assert slow.expected_wait_share == pytest.approx(0.5)
     assert slow.expected_gain == pytest.approx(1.25)
-    failed = report.diagnose(watched, (Rate(10, 60), Rate(problem="no disk")))
+    failed = diagnosis.diagnose(watched, (Rate(10, 60), Rate(problem="no disk")))
     assert failed.expected_gain is None
-    assert "not tried (no disk)" in report.in_words(failed, None)
+    assert "not tried (no disk)" in diagnosis.in_words(failed, None)
 
 
 def test_words_name_the_line_the_share_and_the_change() -> None:
     watched = seen_with(wait=0.06, step=0.04, n_workers=2, load=None)
-    words = report.in_words(report.diagnose(watched, None), "-a\n+b\n")
+    words = diagnosis.in_words(diagnosis.diagnose(watched, None), "-a\n+b\n")
     assert "train.py:7" in words
     assert "60% of the time" in words
     assert "    +b" in words
-    idle = report.in_words(report.diagnose(seen_with(0.0, 1.0, 2, None), None), "-a\n+b\n")
+    idle = diagnosis.in_words(diagnosis.diagnose(seen_with(0.0, 1.0, 2, None), None), "-a\n+b\n")
     assert "nothing to gain" in idle
     assert "+b" not in idle
 

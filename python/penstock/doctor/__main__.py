@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
         say(f"PyTorch is not installed for {sys.executable}; run `python -m penstock.doctor` of the environment that trains")  # fmt: skip
         return 1
     seen = run_script(options.script, options.args, options.seconds)
-    from penstock.doctor import patch, report, trial
+    from penstock.doctor import diagnosis, patch, trial
 
     counted = [w for w in seen if w.waits]
     if not counted:
@@ -92,8 +92,8 @@ def main(arguments: list[str]) -> int:
         if not options.no_trial and not found:  # the one that is waited for most
             say("trying either loader alone")
             rates = trial.compare(watched.loader, options.trial)
-        found.append(report.diagnose(watched, rates))
-        print(report.in_words(found[-1], patch.propose(watched.file)))
+        found.append(diagnosis.diagnose(watched, rates))
+        print(diagnosis.in_words(found[-1], patch.propose(watched.file)))
     if options.json:
         Path(options.json).write_text(json.dumps([f.as_json() for f in found], indent=1) + "\n")
     return 0
