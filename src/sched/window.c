@@ -393,8 +393,9 @@ static void clear_shelf(pen__window *w)
         job_at(w, w->base + claim.seq)->n_dropped++;
         if (!claim.cargo)
             continue;
+        pen__window_let_go let_go = w->let_go;
         pthread_mutex_unlock(&w->lock);
-        w->let_go(w->ctx, claim.cargo, claim.cargo_bytes);
+        let_go(w->ctx, claim.cargo, claim.cargo_bytes);
         pthread_mutex_lock(&w->lock);
     }
 }
