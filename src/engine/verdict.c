@@ -33,22 +33,23 @@ static void say(line *l, const char *fmt, ...)
 typedef struct basis {
     double wait_s, step_s, seconds;
     double busy_cores, reading, idle, memory;
-    int top; /* the stage with most of the workers' time */
+    int top; /* the stage that computes longest */
 } basis;
 
 static basis weigh(const pen_pipeline_stats *now, double first_wait_s)
 {
-    basis b = {0};
+    basis b = {.top = PEN_STAGE_DECODE};
     b.wait_s = fmax(now->stages[PEN_STAGE_WAIT].total_s - first_wait_s, 0);
     b.step_s = now->stages[PEN_STAGE_STEP].total_s;
     b.seconds = fmax(b.wait_s + b.step_s, 1e-9);
     const double all = b.seconds + first_wait_s; /* workers had that time */
     for (int i = 0; i < N_WORK; i++) {
         const double spent = now->stages[i].total_s;
+        if (i == PEN_STAGE_READ)
+            continue;
+        b.busy_cores += spent / all;
         if (spent > now->stages[b.top].total_s)
             b.top = i;
-        if (i != PEN_STAGE_READ)
-            b.busy_cores += spent / all;
     }
     const double threads = now->workers > 0 ? now->workers : 1;
     b.reading = now->stages[PEN_STAGE_READ].total_s / all;
@@ -109,7 +110,7 @@ static void advise(line *l, const pen_pipeline_stats *now, const basis *b, doubl
             100 * b->memory, (double)now->budget_used / 1e6, (double)now->budget_bytes / 1e6);
         say(l, "; next step: a larger memory_budget");
         say_gain(l, speed_up(b, 1 / (1 - fmin(b->memory, 0.9))));
-    } else if (b->reading > computing && b->top == PEN_STAGE_READ) {
+    } else if (b->reading > computing && computing < 0.8 * fmin(cores, now->workers)) {
         advise_reading(l, now, b);
     } else if (b->idle > 0.4) {
         say(l, "batches are late though workers are idle %.0f %% of the time: the step varies; ",

@@ -40,7 +40,15 @@ static const char *const change_names[N_CHANGES] = {
     "more ready batches", "fewer ready batches", "more workers than cores",
 };
 
-enum { SETTLE = 1, FIRST_HOLD = 20, LONGEST_HOLD = 640, MOST_READY = 16, MOST_STEP = 4, RECENT = 12 };
+enum {
+    SETTLE = 1,
+    FIRST_HOLD = 20,
+    LONGEST_HOLD = 640,
+    MOST_READY = 16,
+    MOST_STEP = 4,
+    RECENT = 12,
+    FIRST_READERS = 32
+};
 
 static const double waits = 0.03;     /* of the time: worth doing something about */
 static const double rests = 0.015;    /* the loop is the slower side */
@@ -165,7 +173,7 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
     const pen_knobs before = *knobs;
     const plan p = make_plan(s, margin);
     const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    const double io = fmin(p.io, fmax(io_now * MOST_STEP, 16));
+    const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
     bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
     if (io > io_now) {
         is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * io, true);
