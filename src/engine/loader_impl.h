@@ -62,10 +62,10 @@ struct pen_loader {
     pen__window *window;
     pen__gate io;
     pen__shares shares;
-    pen__pool *pool;    /* NULL until the first next, or inline */
-    pen__pool *readers; /* NULL until some are wanted */
-    pen__pool *saver;   /* a thread that saves the index at an epoch's end, or has */
-    atomic_bool is_saving; /* it is still busy */
+    pen__pool *pool;        /* NULL until the first next, or inline */
+    pen__pool *readers;     /* NULL until some are wanted */
+    pen__pool *saver;       /* a thread that saves the index at an epoch's end, or has */
+    atomic_bool is_saving;  /* it is still busy */
     _Atomic int n_carriers; /* one a worker there has been; without workers the caller's */
     _Atomic(pen__carrier *) carriers[PEN_MAX_WORKERS];
     _Atomic(pen__reading *) readings; // (PEN_MAX_IO), or NULL
