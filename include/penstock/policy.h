@@ -23,6 +23,7 @@
 #define PEN_POLICY_STATE(X)                                                                 \
     X(period_s, "s", 0.1, "length of the period")                                           \
     X(wait_share, "share", 1, "of the period, the training loop waited for a batch")        \
+    X(away, "0 or 1", 1, "the loop is between two epochs: it may be validating")            \
     X(batches, "batches", 10, "delivered in the period")                                    \
     X(samples, "samples", 1000, "delivered in the period")                                  \
     X(made, "samples", 1000, "finished by workers in the period")                           \

@@ -126,6 +126,7 @@ static void enter(pen__consumer_times *times)
     if (times->outside_since)
         times->stepped_ns += now - times->outside_since;
     atomic_store(&times->inside_since, now);
+    atomic_store(&times->is_away, false);
 }
 
 /* It goes, with a batch (rc 0) or without. */
@@ -143,6 +144,7 @@ static void leave(pen__consumer_times *times, int rc)
     }
     bool is_between_epochs = rc == PEN_END || (rc == PEN_AGAIN && !times->outside_since);
     times->outside_since = is_between_epochs ? 0 : now;
+    atomic_store(&times->is_away, rc == PEN_END);
     if (is_between_epochs)
         times->stepped_ns = 0;
 }

@@ -37,6 +37,7 @@ typedef struct pen__consumer_times {
     pen__meter wait, step;         /* a batch: inside for it, outside before it */
     _Atomic int64_t wait_ns;       /* inside, all together */
     _Atomic int64_t inside_since;  /* 0: it is outside */
+    atomic_bool is_away;           /* it has had the end of an epoch, and not begun another */
     int64_t outside_since;         /* 0: it has not had a batch of this epoch yet */
     int64_t waited_ns, stepped_ns; /* for the batch that comes */
 } pen__consumer_times;
@@ -69,6 +70,7 @@ struct pen_loader {
     _Atomic int n_carriers; /* one a worker there has been; without workers the caller's */
     _Atomic(pen__carrier *) carriers[PEN_MAX_WORKERS];
     _Atomic(pen__reading *) readings; // (PEN_MAX_IO), or NULL
+    _Atomic int n_readings;           /* readers there have been */
     pen__sidecar *marks;              /* NULL: JPEG files are not indexed */
     pen__board board;
     struct pen__control *control; /* who asks the policy */

@@ -79,8 +79,9 @@ static void add_up(const pen_loader *loader, pen__facts *out)
     const int n_carriers = atomic_load(&loader->n_carriers);
     for (int i = 0; i < n_carriers; i++)
         add_carrier(atomic_load(&loader->carriers[i]), out);
+    const int n_readings = atomic_load(&loader->n_readings);
     const pen__reading *readings = atomic_load(&loader->readings);
-    for (int i = 0; readings && i < PEN_MAX_IO; i++)
+    for (int i = 0; i < n_readings; i++)
         add_reading(&readings[i], out);
     pen__times_add(&out->stages[PEN_STAGE_WAIT], &loader->times.wait);
     pen__times_add(&out->stages[PEN_STAGE_STEP], &loader->times.step);
@@ -88,6 +89,7 @@ static void add_up(const pen_loader *loader, pen__facts *out)
     out->samples = atomic_load(&loader->n_samples_out);
     out->bytes_out = atomic_load(&loader->bytes_out);
     out->wait_ns = atomic_load(&loader->times.wait_ns);
+    out->is_away = atomic_load(&loader->times.is_away);
 }
 
 int pen__observe(const pen_loader *loader, pen__facts *out)
@@ -319,6 +321,7 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
     set_nothing(out);
     out->period_s = seconds;
     out->wait_share = share((double)(now->wait_ns - before->wait_ns) * 1e-9, seconds);
+    out->away = now->is_away;
     out->batches = (double)(now->batches - before->batches);
     out->samples = (double)(now->samples - before->samples);
     out->made = (double)(now->made - before->made);

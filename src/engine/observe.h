@@ -16,6 +16,7 @@ typedef struct pen__facts {
     int64_t batches, samples, made; /* delivered; finished by workers */
     int64_t bytes_in, bytes_out;
     int64_t wait_ns; /* the caller's, the present wait included */
+    bool is_away;    /* it is between two epochs */
     int64_t mix_ns, idle_ns, memory_wait_ns, shared_wait_ns;
     int workers, readers;
     pen__window_facts window;

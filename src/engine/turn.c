@@ -132,6 +132,7 @@ static int want_readers(pen_loader *loader, int n)
         atomic_store(&loader->readings, readings);
     }
     int got = pen__pool_grow(loader->readers, n);
+    atomic_store(&loader->n_readings, pen__pool_size(loader->readers));
     return got < n ? got : n;
 }
 

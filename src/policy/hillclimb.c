@@ -57,6 +57,8 @@ static void decide(void *own, const pen_policy_state *s, const pen_knob_info *ta
 {
     memory *m = own;
     const char *name = table[m->move / 2].name;
+    if (pen__is_away(s))
+        return;
     if (!m->trial.is_on) {
         if (m->rest > 0) {
             m->rest -= 1;

@@ -64,6 +64,7 @@ typedef struct memory {
     double hold[N_CHANGES], hold_next[N_CHANGES]; /* periods */
     double compute_s, read_s, step_s;             /* when something was last held */
     double best_read_s;                           /* forgotten slowly */
+    bool has_begun; /* a batch was delivered: what the loop waits says something */
 } memory;
 
 typedef struct plan {
@@ -287,6 +288,11 @@ static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *ta
     static const change when_waiting[] = {MORE_THREADS, MORE_READY, FEWER_READERS, MORE_THAN_CORES};
     static const change when_not[] = {FEWER_THREADS, FEWER_READY};
     const double waiting = pen__measure_waits(&m->base);
+    if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
+        if (make_plan(s, margin).io > 0)
+            attempt(m, MORE_THREADS, s, table, knobs, reason);
+        return;
+    }
     if (waiting > waits)
         for (size_t i = 0; i < sizeof when_waiting / sizeof *when_waiting; i++)
             if (attempt(m, when_waiting[i], s, table, knobs, reason))
@@ -320,14 +326,19 @@ static void decide(void *own, const pen_policy_state *s, const pen_knob_info *ta
                    pen_knobs *knobs, char *reason)
 {
     memory *m = own;
-    if (isnan(pen__compute_s(s)) || isnan(s->wait_share))
-        return; /* nothing was made yet */
+    if (isnan(pen__compute_s(s)) || isnan(s->wait_share) || pen__is_away(s))
+        return; /* nothing was made, or nobody wants it now */
     if (s->read_s > 0 && (m->best_read_s == 0 || s->read_s < m->best_read_s))
         m->best_read_s = s->read_s;
     m->best_read_s *= 1.002; /* the best of the last minute or so */
     age_holds(m, s);
     if (m->trial.is_on) {
         finish_trial(m, s, knobs, reason);
+        return;
+    }
+    if (!m->has_begun && s->batches > 0) {
+        m->has_begun = true;
+        m->base = (pen__measure){0};
         return;
     }
     if (m->base.periods > RECENT) /* what is long ago counts half */

@@ -30,6 +30,12 @@ static inline double pen__clamp(const pen_knob_info *table, int knob, double val
     return fmin(fmax(value, table[knob].min), table[knob].max);
 }
 
+/* Does this period say nothing about loading?  The loop is not there. */
+static inline bool pen__is_away(const pen_policy_state *s)
+{
+    return s->away > 0;
+}
+
 /* A worker's time for one sample's pixels, s; NaN before there was one. */
 static inline double pen__compute_s(const pen_policy_state *s)
 {

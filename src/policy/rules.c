@@ -53,6 +53,8 @@ static void decide(void *own, const pen_policy_state *s, const pen_knob_info *ta
                    pen_knobs *knobs, char *reason)
 {
     memory *m = own;
+    if (pen__is_away(s))
+        return;
     m->waited += (pen__or(s->wait_share, 0) - m->waited) / CALM;
     if (++m->calm < CALM)
         return;

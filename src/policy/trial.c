@@ -61,7 +61,7 @@ static bool pays(const pen__trial *trial)
     if (trial->gives_back)
         return waits < less_wait || (is_as_fast && waits <= waited + less_wait);
     return now >= old * (trial->gain + coarseness(trial)) ||
-           (waits <= waited - less_wait && is_as_fast);
+           (waits <= waited - fmax(less_wait, trial->gain - 1) && is_as_fast);
 }
 
 pen__trial_end pen__trial_step(pen__trial *trial, const pen_policy_state *state, pen_knobs *knobs)

@@ -134,6 +134,7 @@ static pen_policy_state look(world *w, const driver *d)
     s.other_cores = w->rivals > 0 ? w->cores * 0.4 : 0;
     s.budget_share = 0.3;
     s.ahead_ratio = 1;
+    s.away = 0;
     return s;
 }
 
@@ -279,6 +280,51 @@ static void model_leaves_pinned_knobs_alone(void **state)
     assert_memory_equal(&before, &d.knobs, sizeof before);
 }
 
+static void model_takes_the_first_wait_for_what_it_is(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.step_s = 0.2;
+    w.rivals = 2; /* an excuse to try more workers than cores */
+    driver d;
+    start(&d, "model", &w);
+    for (int i = 0; i < 12; i++) {
+        pen_policy_state s = look(&w, &d);
+        s.wait_share = 1; /* nothing is delivered yet */
+        s.batches = s.samples = 0;
+        s.step_s = s.step_cv = NAN;
+        pen_knobs wanted = d.knobs;
+        d.policy->decide(d.memory, &s, d.table, &wanted, d.reason);
+        assert_memory_equal(&wanted, &d.knobs, sizeof wanted);
+    }
+    run(&d, &w, 100);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] <= 2);
+}
+
+static void a_validation_between_epochs_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rules", "hillclimb", "model"};
+    for (int i = 0; i < 3; i++) {
+        world w = usual();
+        w.step_s = 0.128; /* both cores are just enough */
+        driver d;
+        start(&d, names[i], &w);
+        run(&d, &w, 300);
+        char memory[sizeof d.memory];
+        memcpy(memory, d.memory, sizeof memory);
+        for (int n = 0; n < 100; n++) {
+            pen_policy_state s = look(&w, &d);
+            s.away = 1;
+            s.wait_share = s.made = s.samples = s.batches = 0;
+            pen_knobs wanted = d.knobs;
+            d.policy->decide(d.memory, &s, d.table, &wanted, d.reason);
+            assert_memory_equal(&wanted, &d.knobs, sizeof wanted);
+        }
+        assert_memory_equal(memory, d.memory, sizeof memory);
+    }
+}
+
 static void model_settles(void **state)
 {
     (void)state;
@@ -375,6 +421,8 @@ int main(void)
         cmocka_unit_test(model_follows_a_source_that_changes),
         cmocka_unit_test(model_outnumbers_rivals_only_while_that_pays),
         cmocka_unit_test(model_leaves_pinned_knobs_alone),
+        cmocka_unit_test(model_takes_the_first_wait_for_what_it_is),
+        cmocka_unit_test(a_validation_between_epochs_changes_nothing),
         cmocka_unit_test(model_settles),
         cmocka_unit_test(hillclimb_climbs_without_knowing_why),
         cmocka_unit_test(rules_move_by_thresholds),
