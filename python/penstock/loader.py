@@ -36,6 +36,7 @@ ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
 MAX_WORKERS, MAX_BATCH, MAX_READY, MAX_WORLD = 256, 2**20, 1024, 2**20  # as the C library's
 PREFETCH = 3  # batches, where the policy begins
 PIN_READY = 1 << 1  # the bit of ready_batches in PEN_KNOBS
+POLICIES = ("fixed", "rules", "hillclimb", "model")
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
