@@ -17,9 +17,10 @@
  * some periods later it stays or is taken back, and what was taken back is not tried again for
  * a while, twice as long each time, unless service times change by a quarter.
  *
- * I/O: a source that is at its limit answers later instead of faster, and then the plan, which
- * follows r, would ask for more and more.  So readers grow by trials that must pay, and are
- * halved when reading takes twice its best time and half as many do as well.
+ * I/O: a source that is at its limit answers later instead of faster, and a plan that followed
+ * that would ask for more and more.  So the plan takes r as it was at its best; readers grow by
+ * trials that must pay, and are halved when reading takes twice its best time and half as many
+ * do as well.  If they do not, the source has become slower, and that is its best from now on.
  */
 #include "policy/policies.h"
 
@@ -54,6 +55,8 @@ static const double waits = 0.03;     /* of the time: worth doing something abou
 static const double rests = 0.015;    /* the loop is the slower side */
 static const double margin = 1.15;    /* above the wanted rate */
 static const double spare = 1.3;      /* the margin when giving back: hysteresis */
+static const double queueing = 1.5;   /* times its best that reading may take and still count */
+static const double worth_it = 1.25;  /* times as many readers: less is not worth a trial */
 static const double reads_long = 0.3; /* of c: then readers read */
 static const double least_read_s = 2e-4;
 
@@ -63,7 +66,8 @@ typedef struct memory {
     change subject;
     double hold[N_CHANGES], hold_next[N_CHANGES]; /* periods */
     double compute_s, read_s, step_s;             /* when something was last held */
-    double best_read_s;                           /* forgotten slowly */
+    double best_read_s;                           /* while nobody queues; forgotten slowly */
+    double tried_read_s;                          /* when half as many readers were tried */
     bool has_begun; /* a batch was delivered: what the loop waits says something */
 } memory;
 
@@ -95,10 +99,10 @@ static double ready_needed(const pen_policy_state *s, double compute_s, double w
 }
 
 /* What is needed at `factor` times the rate of a loop that never waits. */
-static plan make_plan(const pen_policy_state *s, double factor)
+static plan make_plan(const memory *m, const pen_policy_state *s, double factor)
 {
     const double c = fmax(pen__compute_s(s) * cost_ratio(s), 1e-9);
-    const double r = pen__or(s->read_s, 0) * cost_ratio(s);
+    const double r = fmin(pen__or(s->read_s, 0), queueing * m->best_read_s) * cost_ratio(s);
     const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s * factor : INFINITY;
     const double x = fmin(wanted, s->cores / c);
     const bool has_readers = r > reads_long * c && r > least_read_s;
@@ -120,17 +124,16 @@ static bool differs(double a, double b)
 static void note_conditions(memory *m, const pen_policy_state *s)
 {
     m->compute_s = pen__or(pen__compute_s(s), 0);
-    m->read_s = pen__or(s->read_s, 0);
+    m->read_s = m->best_read_s;
     m->step_s = pen__or(s->step_s, 0);
 }
 
 /* Holds end with time, or when the world has changed. */
 static void age_holds(memory *m, const pen_policy_state *s)
 {
-    const bool is_new =
-        differs(pen__or(pen__compute_s(s), m->compute_s), m->compute_s) ||
-        differs(pen__or(s->step_s, m->step_s), m->step_s) ||
-        differs(fmax(pen__or(s->read_s, 0), least_read_s), fmax(m->read_s, least_read_s));
+    const bool is_new = differs(pen__or(pen__compute_s(s), m->compute_s), m->compute_s) ||
+                        differs(pen__or(s->step_s, m->step_s), m->step_s) ||
+                        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s));
     for (int i = 0; i < N_CHANGES; i++) {
         m->hold[i] = is_new ? 0 : fmax(m->hold[i] - 1, 0);
         m->hold_next[i] = is_new ? 0 : m->hold_next[i];
@@ -172,11 +175,11 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(s, margin);
+    const plan p = make_plan(m, s, margin);
     const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
     bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
-    if (io > io_now) {
+    if (io > io_now * worth_it) {
         is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * io, true);
         if (pen__is_free(table, PEN_KNOB_IO))
             is_any |= io != knobs->value[PEN_KNOB_IO];
@@ -186,8 +189,9 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
         return false;
     begin(m, MORE_THREADS, &before, 1.03);
     pen__reason(reason, "try %g workers and %g readers: a sample takes %.2f ms and %.2f ms to read",
-                knobs->value[PEN_KNOB_WORKERS], io, pen__compute_s(s) * 1e3,
-                pen__or(s->read_s, 0) * 1e3);
+                knobs->value[PEN_KNOB_WORKERS],
+                fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]),
+                pen__compute_s(s) * 1e3, pen__or(s->read_s, 0) * 1e3);
     return true;
 }
 
@@ -195,7 +199,7 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(s, 1);
+    const plan p = make_plan(m, s, 1);
     const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
     if (!can_keep_up || pen__or(s->budget_share, 0) > 0.9 ||
         !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready, true))
@@ -216,6 +220,7 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
         return false;
     move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * floor(io / 2), false);
     begin(m, FEWER_READERS, &before, PEN__GIVES_BACK);
+    m->tried_read_s = s->read_s;
     pen__reason(reason, "try %g readers: reading takes %.1f ms, at best it took %.1f",
                 floor(io / 2), s->read_s * 1e3, m->best_read_s * 1e3);
     return true;
@@ -240,7 +245,7 @@ static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_kn
                               pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(s, spare);
+    const plan p = make_plan(m, s, spare);
     bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, false);
     is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
     if (p.io > 0)
@@ -257,7 +262,7 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(s, 1);
+    const plan p = make_plan(m, s, 1);
     if (knobs->value[PEN_KNOB_READY_BATCHES] <= p.ready + 1 ||
         !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready + 1, false))
         return false;
@@ -289,7 +294,7 @@ static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *ta
     static const change when_not[] = {FEWER_THREADS, FEWER_READY};
     const double waiting = pen__measure_waits(&m->base);
     if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
-        if (make_plan(s, margin).io > 0)
+        if (make_plan(m, s, margin).io > 0)
             attempt(m, MORE_THREADS, s, table, knobs, reason);
         return;
     }
@@ -318,8 +323,22 @@ static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs,
         m->hold_next[m->subject] = 0;
     else
         hold(m, m->subject, s);
+    if (m->subject == FEWER_READERS && !is_kept) /* nobody queued: it takes that long now */
+        m->best_read_s = m->tried_read_s;
     if (m->subject == MORE_THREADS && is_kept) /* giving back at once would undo it */
         m->hold[FEWER_THREADS] = fmax(m->hold[FEWER_THREADS], FIRST_HOLD);
+}
+
+/* Without readers nobody queues but workers, who are few: that is what reading takes. */
+static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *knobs)
+{
+    const bool has_readers = knobs->value[PEN_KNOB_READ_AHEAD] > 0;
+    if (!(s->read_s > 0))
+        return;
+    if (!has_readers || m->best_read_s == 0 || s->read_s < m->best_read_s)
+        m->best_read_s = s->read_s;
+    else
+        m->best_read_s *= 1.002; /* the best of the last minute or so */
 }
 
 static void decide(void *own, const pen_policy_state *s, const pen_knob_info *table,
@@ -328,9 +347,7 @@ static void decide(void *own, const pen_policy_state *s, const pen_knob_info *ta
     memory *m = own;
     if (isnan(pen__compute_s(s)) || isnan(s->wait_share) || pen__is_away(s))
         return; /* nothing was made, or nobody wants it now */
-    if (s->read_s > 0 && (m->best_read_s == 0 || s->read_s < m->best_read_s))
-        m->best_read_s = s->read_s;
-    m->best_read_s *= 1.002; /* the best of the last minute or so */
+    note_reading(m, s, knobs);
     age_holds(m, s);
     if (m->trial.is_on) {
         finish_trial(m, s, knobs, reason);
