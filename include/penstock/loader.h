@@ -14,7 +14,7 @@
  * After the last batch of an epoch pen_loader_next answers PEN_END once, and
  * the next call begins the next epoch, which has been prefetched meanwhile.
  *
- * One thread uses a loader at a time; stats may be read from any thread.
+ * One thread uses a loader at a time; stats and knobs (stats.h, knobs.h) are for any thread.
  */
 #ifndef PENSTOCK_LOADER_H
 #define PENSTOCK_LOADER_H
@@ -30,6 +30,7 @@
 #include <penstock/pipeline.h>
 
 typedef struct pen_loader pen_loader;
+typedef struct pen_knob_policy pen_knob_policy; /* policy.h */
 
 /* What happens to the last, incomplete global batch. */
 typedef enum pen_tail {
@@ -60,7 +61,8 @@ typedef struct pen_loader_opts {
     pen_on_error on_error;
     int64_t max_bad;         /* bad samples of this rank before PEN_EBAD; default 1000 */
     const char *ledger_path; /* JSONL of bad samples, appended; NULL: none */
-    int32_t workers;         /* threads; 0 runs inline in pen_loader_next; -1: one a usable core */
+    int32_t workers;         /* threads; 0 runs inline in pen_loader_next; -1: one a usable core,
+                                or what the policy finds */
     int32_t ready_batches;   /* batches under way or waiting, default 3 */
     int64_t memory_budget;   /* bytes; 0: a quarter of what the cgroup or the machine allows */
     const pen_mix *mixes;    /* one of them is done to each batch; copied */
@@ -69,7 +71,11 @@ typedef struct pen_loader_opts {
     int32_t use_index; /* default 1: keep in the cache directory where parts of JPEG files begin,
                           which makes later epochs quicker and changes no pixel.  0: do not.
                           PENSTOCK_INDEX=off in the environment does the same */
-    int64_t index_max_bytes; /* of that file; 0: 4 % of the dataset, at most 4 GiB */
+    int64_t index_max_bytes;       /* of that file; 0: 4 % of the dataset, at most 4 GiB */
+    const pen_knob_policy *policy; /* who turns the knobs; default NULL: nobody.  policy.h */
+    int32_t period_ms;             /* how often it is asked, default 100 */
+    uint64_t pinned_knobs;    /* 1 << PEN_KNOB_...: not the policy's; workers of 0 and more are */
+    const char *decision_log; /* JSONL of what was decided each period, appended; NULL: none */
 } pen_loader_opts;
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);

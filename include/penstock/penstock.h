@@ -9,6 +9,9 @@
  *   order.h     which sample stands at which position of which epoch
  *   batch.h     what a training step receives
  *   loader.h    threads that turn a dataset and a pipeline into batches
+ *   stats.h     what a loader's pipeline is doing, and the verdict
+ *   knobs.h     settings that may change while a loader runs
+ *   policy.h    who turns the knobs, and on what grounds
  *   mix.h       MixUp and CutMix over whole batches
  *   telemetry.h what the machine under the loader is doing
  */
@@ -19,11 +22,14 @@
 #include <penstock/dataset.h>
 #include <penstock/error.h>
 #include <penstock/image.h>
+#include <penstock/knobs.h>
 #include <penstock/loader.h>
 #include <penstock/mix.h>
 #include <penstock/op.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>
+#include <penstock/policy.h>
+#include <penstock/stats.h>
 #include <penstock/telemetry.h>
 #include <penstock/version.h>
 

@@ -134,6 +134,22 @@ PyObject *py_batch_create(py_state *state, pen_batch *batch, pen_dataset *ds);
 pen_dataset *py_dataset_get(py_state *state, PyObject *object);
 pen_pipeline *py_pipeline_get(py_state *state, PyObject *object);
 
+/* ---- py_loader.c, py_knobs.c ---- */
+
+/* The C loader if it is open, whichever thread is in it; else NULL and an exception. */
+pen_loader *py_loader_peek(PyObject *object);
+/* The policy with a name; -1 and ValueError. */
+int py_policy_get(PyObject *name, const pen_knob_policy **out);
+
+PyObject *py_loader_get_knobs(PyObject *object, PyObject *unused);
+PyObject *py_loader_knob_table(PyObject *object, PyObject *unused);
+PyObject *py_loader_set_knobs(PyObject *object, PyObject *dict);
+PyObject *py_loader_release_knob(PyObject *object, PyObject *name);
+PyObject *py_loader_set_policy(PyObject *object, PyObject *name);
+PyObject *py_loader_policy(PyObject *object, PyObject *unused);
+PyObject *py_loader_telemetry(PyObject *object, PyObject *unused);
+PyObject *py_loader_verdict(PyObject *object, PyObject *unused);
+
 /* An O& converter: a path, or None; `out` is a PyObject * that holds bytes or NULL. */
 int py_optional_path(PyObject *object, void *out);
 

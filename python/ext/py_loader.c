@@ -37,6 +37,8 @@ static const py_field opts_fields[] = {
     {"ready_batches", PY_FIELD_INT32, offsetof(pen_loader_opts, ready_batches), 1},
     {"memory_budget", PY_FIELD_INT64, offsetof(pen_loader_opts, memory_budget), 1},
     {"use_index", PY_FIELD_INT32, offsetof(pen_loader_opts, use_index), 1},
+    {"period_ms", PY_FIELD_INT32, offsetof(pen_loader_opts, period_ms), 1},
+    {"pinned_knobs", PY_FIELD_UINT64, offsetof(pen_loader_opts, pinned_knobs), 1},
     {0},
 };
 
@@ -91,17 +93,20 @@ static int read_mixes(PyObject *sequence, pen_mix mixes[PEN_MIX_MAX], int32_t *n
     return 0;
 }
 
-/* Loader(dataset, pipeline, options: dict, ledger: path or None, mixes=(), num_classes=0) */
+/* Loader(dataset, pipeline, options: dict, ledger: path or None, mixes=(), num_classes=0,
+ *        policy="fixed", decision_log: path or None) */
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset", "pipeline",    "options", "ledger",
-                            "mixes",   "num_classes", NULL};
+    static char *names[] = {"dataset",     "pipeline", "options",      "ledger", "mixes",
+                            "num_classes", "policy",   "decision_log", NULL};
     py_state *state = PyType_GetModuleState(type);
     PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL, *mix_list = NULL;
+    PyObject *policy = NULL, *log = NULL;
     int num_classes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&|Oi:Loader", names, &dataset_object,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&|OiOO&:Loader", names, &dataset_object,
                                      &pipeline_object, &PyDict_Type, &options, py_optional_path,
-                                     &ledger, &mix_list, &num_classes))
+                                     &ledger, &mix_list, &num_classes, &policy, py_optional_path,
+                                     &log))
         return NULL;
     pen_dataset *dataset = py_dataset_get(state, dataset_object);
     pen_pipeline *pipeline = dataset ? py_pipeline_get(state, pipeline_object) : NULL;
@@ -111,11 +116,14 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     pen_mix mixes[PEN_MIX_MAX];
     opts.mixes = mixes;
     opts.num_classes = num_classes;
+    opts.decision_log = log ? PyBytes_AsString(log) : NULL;
     pen_loader *loader = NULL;
-    if (pipeline && read_mixes(mix_list, mixes, &opts.n_mixes) == 0 &&
+    if (pipeline && (!policy || py_policy_get(policy, &opts.policy) == 0) &&
+        read_mixes(mix_list, mixes, &opts.n_mixes) == 0 &&
         py_fields_from_dict(opts_fields, &opts, options, "Loader", NULL) == 0)
         loader = create_loader(state, dataset, pipeline, &opts);
     Py_XDECREF(ledger);
+    Py_XDECREF(log);
     return loader ? wrap_loader(type, loader, dataset) : NULL;
 }
 
@@ -150,6 +158,12 @@ static pen_loader *usable(PyObject *object)
         return self->loader;
     PyErr_SetString(PyExc_RuntimeError, "the loader is in use by another thread");
     return NULL;
+}
+
+pen_loader *py_loader_peek(PyObject *object)
+{
+    const py_loader *self = (const py_loader *)object;
+    return self->loader ? self->loader : usable(object);
 }
 
 static PyObject *loader_close(PyObject *object, PyObject *unused)
@@ -399,11 +413,11 @@ static const py_field stats_fields[] = {
 static PyObject *loader_stats(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    const py_loader *self = (const py_loader *)object;
-    if (!self->loader && !usable(object))
+    const pen_loader *loader = py_loader_peek(object);
+    if (!loader)
         return NULL;
     pen_loader_stats stats;
-    pen_loader_get_stats(self->loader, &stats);
+    pen_loader_get_stats(loader, &stats);
     return py_fields_to_dict(stats_fields, &stats);
 }
 
@@ -420,6 +434,14 @@ static PyMethodDef loader_methods[] = {
     {"feed_end", loader_feed_end, METH_NOARGS, "The epoch that is being fed is complete."},
     {"fed", loader_fed, METH_NOARGS, "Batches fed and not delivered yet."},
     {"stats", loader_stats, METH_NOARGS, "Counters as a dict."},
+    {"telemetry", py_loader_telemetry, METH_NOARGS, "Times by stage, queues, waits."},
+    {"verdict", py_loader_verdict, METH_NOARGS, "One line: who waits for whom, and why."},
+    {"get_knobs", py_loader_get_knobs, METH_NOARGS, "The knobs as a dict."},
+    {"knob_table", py_loader_knob_table, METH_NOARGS, "What each knob is, and its range."},
+    {"set_knobs", py_loader_set_knobs, METH_O, "set_knobs(dict): at once, and pinned."},
+    {"release_knob", py_loader_release_knob, METH_O, "release_knob(name): the policy's again."},
+    {"set_policy", py_loader_set_policy, METH_O, "set_policy(name): who turns the knobs."},
+    {"policy", py_loader_policy, METH_NOARGS, "(name, what it last said)."},
     {"close", loader_close, METH_NOARGS, "End the threads; batches stay valid."},
     {0},
 };

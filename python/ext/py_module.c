@@ -8,6 +8,7 @@
  *   py_array.c     Array: DLPack, buffers, dlpack_abi.h
  *   py_image.c     probe, decode
  *   py_dataset.c, py_pipeline.c, py_batch.c, py_loader.c: the types of that name
+ *   py_knobs.c     the part of Loader that any thread may call
  *
  * Import starts no threads and opens no files.
  */

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _core, transforms
-from penstock.loader import FED, INT64_MAX, Engine, OnError, Ops, Path, common_options
+from penstock.loader import FED, INT64_MAX, Engine, OnError, Ops, Path, Policy, common_options
 from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, pipeline
 
@@ -34,6 +34,7 @@ class FedLoader(Engine):
     rank           of world_size; each rank feeds its own batches.  It only keeps apart what
                    stands in for bad samples, and the parameters of batch_ops
     batch_ops      mix each batch as it was fed
+    prefetch       is not the policy's to change: it says how far ahead `run` asks its iterable
     """
 
     def __init__(
@@ -52,6 +53,8 @@ class FedLoader(Engine):
         ledger: Path | None = None,
         memory_budget: int | str | None = None,
         prefetch: int = 3,
+        policy: Policy = "model",
+        decision_log: Path | None = None,
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
@@ -73,8 +76,7 @@ class FedLoader(Engine):
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
         mixed = mixes(batch_ops, self.dataset)
         line = pipeline(ops, dtype, layout)
-        self._core = _core.Loader(self.dataset, line, options, ledger, *mixed)
-        self._prefetch = options["ready_batches"]
+        self._core = _core.Loader(self.dataset, line, options, ledger, *mixed, policy, decision_log)
         self._turn = 0  # grows whenever something begins; older runs see it
 
     def run(self, epoch: int, batches: Iterable["Ids"], start: int = 0) -> Iterator[_core.Batch]:
@@ -91,7 +93,7 @@ class FedLoader(Engine):
             if turn != self._turn:
                 raise RuntimeError("the loader has begun something else since this run began")
             # One more than is worked on: while the caller is busy with it, so are all threads.
-            while not is_ended and self.waiting <= self._prefetch:
+            while not is_ended and self.waiting <= self.knobs.ready_batches:
                 try:
                     self.feed(next(source))
                 except StopIteration:

@@ -18,6 +18,7 @@ from typing import Any, Literal, NoReturn, Self, TypedDict
 
 from penstock import _core, transforms
 from penstock.errors import Error
+from penstock.knobs import Knobs
 from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, check_seed, pipeline
 
@@ -26,12 +27,16 @@ Path = str | os.PathLike[str]
 Order = Literal["sequential", "shuffle", "block"]
 Tail = Literal["short", "drop", "pad", "wrap"]
 OnError = Literal["raise", "skip", "replace"]
+Policy = Literal["fixed", "rules", "hillclimb", "model"]
 
 ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
 FED = 3
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
 MAX_WORKERS, MAX_BATCH, MAX_READY, MAX_WORLD = 256, 2**20, 1024, 2**20  # as the C library's
+PREFETCH = 3  # batches, where the policy begins
+PIN_READY = 1 << 1  # the bit of ready_batches in PEN_KNOBS
+POLICIES = ("fixed", "rules", "hillclimb", "model")
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
@@ -49,7 +54,9 @@ class Options(TypedDict, total=False):
     max_bad: int
     ledger: Path | None
     memory_budget: int | str | None
-    prefetch: int
+    prefetch: int | None
+    policy: Policy
+    decision_log: Path | None
     dtype: DType | None
     layout: Layout
     cache_dir: Path | None
@@ -83,6 +90,34 @@ class Engine(Closing):
         """Counters since creation: batches, bytes, time by stage (ns), memory."""
         return self._core.stats()
 
+    def telemetry(self) -> dict[str, Any]:
+        """Service times by stage (mean, p50, p95, p99, variation), queues, waits, and what the
+        samples ahead are expected to cost."""
+        return self._core.telemetry()
+
+    def verdict(self) -> str:
+        """One line: how much the loop waits, for what, and what would help."""
+        return self._core.verdict()
+
+    @property
+    def knobs(self) -> Knobs:
+        """Settings that may change while the loader runs; see penstock.knobs."""
+        return Knobs(self._core)
+
+    @property
+    def policy(self) -> str:
+        """Who turns the knobs: "fixed" (nobody), "rules", "hillclimb" or "model"."""
+        return self._core.policy()[0]
+
+    @policy.setter
+    def policy(self, name: Policy) -> None:
+        self._core.set_policy(name)
+
+    @property
+    def reason(self) -> str:
+        """What the policy last said, "" if it left everything as it was."""
+        return self._core.policy()[1]
+
     def close(self) -> None:
         """End the threads.  Batches already received stay valid."""
         self._core.close()
@@ -102,7 +137,8 @@ class Loader(Engine):
     data           a path (folder, 'shard-{000..146}.tar', manifest) or a Dataset
     ops            penstock.transforms, in turn; the output must have one size
     batch_size     samples a batch of this rank; the global batch is batch_size * world_size
-    num_workers    threads; 0 works in the caller's thread, "auto" is one a usable core
+    num_workers    threads, as many as you say; 0 works in the caller's thread; "auto" begins
+                   with one a usable core, and the policy finds how many pay
     order          "sequential", "shuffle" or "block" (for slow disks: blocks of block_size
                    neighbours, shuffled among window blocks)
     drop_last      the same as tail="drop"
@@ -115,7 +151,11 @@ class Loader(Engine):
     max_bad        bad samples tolerated before an error all the same
     ledger         a file to which a line of JSON is added for each bad sample
     memory_budget  bytes, or text such as "2GiB"; a hard limit that slows the loader
-    prefetch       batches under way or ready
+    prefetch       batches under way or ready, as many as you say; None begins with 3, and
+                   the policy finds how many are needed
+    policy         who turns loader.knobs: "model" (from service times, each change tried),
+                   "hillclimb", "rules", or "fixed" (nobody).  Never changes a batch
+    decision_log   a file to which a line of JSON is added for each period of the policy
     dtype          of the images; by default float32 after ToTensor, else uint8
     layout         "NCHW" or "NHWC"
     cache_dir      where indexes of tars and JPEG files are kept (see the guide for the default)
@@ -143,7 +183,9 @@ class Loader(Engine):
         max_bad: int = 1000,
         ledger: Path | None = None,
         memory_budget: int | str | None = None,
-        prefetch: int = 3,
+        prefetch: int | None = None,
+        policy: Policy = "model",
+        decision_log: Path | None = None,
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
@@ -168,7 +210,9 @@ class Loader(Engine):
         self._pipeline = pipeline(ops, dtype, layout)
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
         mixed = mixes(batch_ops, self.dataset)
-        self._core = _core.Loader(self.dataset, self._pipeline, options, ledger, *mixed)
+        self._core = _core.Loader(
+            self.dataset, self._pipeline, options, ledger, *mixed, policy, decision_log
+        )
         self._options = options
         self._turn = 0  # grows whenever the position is moved; older iterators see it
         self._left_in: int | None = None  # the epoch that an unfinished iteration stands in
@@ -313,7 +357,7 @@ def common_options(
     on_error: OnError,
     max_bad: int,
     memory_budget: int | str | None,
-    prefetch: int,
+    prefetch: int | None,
     index: bool,
 ) -> dict[str, int]:
     """What every loader takes; order and tail stay the defaults, for the caller to set."""
@@ -331,9 +375,13 @@ def common_options(
         "on_error": _choice("on_error", on_error, ON_ERROR),
         "max_bad": check("max_bad", max_bad, 0, INT64_MAX),
         "workers": _workers(num_workers),
-        "ready_batches": check("prefetch", prefetch, 1, MAX_READY),
+        "ready_batches": PREFETCH
+        if prefetch is None
+        else check("prefetch", prefetch, 1, MAX_READY),
         "memory_budget": budget_bytes(memory_budget),
         "use_index": int(bool(index)),
+        "period_ms": 100,
+        "pinned_knobs": 0 if prefetch is None else PIN_READY,
     }
 
 

@@ -2,13 +2,15 @@
  *
  * Invariants:
  *   1. used <= limit: `used` counts blocks in use, their extras, and kept blocks, also at home.
- *   2. Kept blocks are nobody's and may be freed at any moment by who holds the lock.
+ *   2. Kept blocks are nobody's and may be freed at any moment by who holds the lock; so may
+ *      what `reclaim` gives.
  *   3. While somebody waits, no block is got or kept without the lock, and a get succeeds
  *      only if no waiter has a lower rank.
  *
  * Why no wake-up is lost though blocks go home without the lock: who wants to wait first says so in
  * n_waiters and then looks for blocks at home; who brings one home first leaves it and
- * then looks at n_waiters.  One of the two sees the other.
+ * then looks at n_waiters.  One of the two sees the other.  The same holds for what is put
+ * where it can be reclaimed, and pen__budget_nudge.
  */
 #include "engine/budget.h"
 
@@ -40,6 +42,8 @@ struct pen__budget {
     pthread_cond_t freed;
     const atomic_bool *cancel;
     int64_t limit;
+    pen__budget_reclaim reclaim; /* or NULL */
+    void *reclaim_ctx;
     _Atomic int64_t used, peak;
     atomic_int n_waiters;
     waiter *waiters;
@@ -93,6 +97,14 @@ static bool empty_home(pen__home *home, pen__block *out)
     return true;
 }
 
+static bool reclaim_one(pen__budget *b, pen__block *out)
+{
+    void *data = NULL;
+    size_t n = b->reclaim ? b->reclaim(b->reclaim_ctx, &data) : 0;
+    *out = (pen__block){data, n, 0};
+    return n > 0;
+}
+
 /* Free a block that nobody uses; false if there is none. */
 static bool drop_one(pen__budget *b)
 {
@@ -101,6 +113,8 @@ static bool drop_one(pen__budget *b)
         dropped = b->kept[--b->n_kept];
     for (pen__home *home = b->homes; home && !dropped.data; home = home->next)
         empty_home(home, &dropped);
+    if (!dropped.data)
+        reclaim_one(b, &dropped);
     if (!dropped.data)
         return false;
     b->used -= (int64_t)dropped.cap;
@@ -136,19 +150,24 @@ static bool is_next(const pen__budget *b, int64_t rank)
     return true;
 }
 
-/* Count `bytes` more if they fit.  Needs no lock. */
-static bool try_count(pen__budget *b, size_t bytes)
+/* Count `bytes` more if they fit below `limit`.  Needs no lock. */
+static bool try_count_below(pen__budget *b, size_t bytes, int64_t limit)
 {
     int64_t used = atomic_load(&b->used), wanted;
     do {
         wanted = used + (int64_t)bytes;
-        if (wanted > b->limit)
+        if (wanted > limit)
             return false;
     } while (!atomic_compare_exchange_weak(&b->used, &used, wanted));
     int64_t peak = atomic_load(&b->peak);
     while (wanted > peak && !atomic_compare_exchange_weak(&b->peak, &peak, wanted)) {
     }
     return true;
+}
+
+static bool try_count(pen__budget *b, size_t bytes)
+{
+    return try_count_below(b, bytes, b->limit);
 }
 
 /* Count `bytes` more, giving up kept blocks if that makes room. */
@@ -272,6 +291,16 @@ static bool put_at_home(pen__budget *b, pen__home *home, pen__block *block)
     return true;
 }
 
+/* The memory of a block whose room was reserved, unless it is an old one. */
+static int allocate(pen__budget *b, pen__block *block)
+{
+    if (!block->data && !(block->data = pen__aligned(BLOCK_ALIGN, block->cap))) {
+        put_for_all(b, block);
+        return PEN_ENOMEM;
+    }
+    return 0;
+}
+
 int pen__budget_get(pen__budget *b, pen__home *home, int64_t rank, size_t bytes, size_t extra,
                     bool may_wait, pen__block *out)
 {
@@ -288,14 +317,23 @@ int pen__budget_get(pen__budget *b, pen__home *home, int64_t rank, size_t bytes,
         memset(out, 0, sizeof *out);
         return rc;
     }
-    if (!out->data) {
-        out->data = pen__aligned(BLOCK_ALIGN, out->cap);
-        if (!out->data) {
-            put_for_all(b, out);
-            return PEN_ENOMEM;
-        }
-    }
-    return 0;
+    return allocate(b, out);
+}
+
+int pen__budget_get_spare(pen__budget *b, size_t bytes, pen__block *out)
+{
+    memset(out, 0, sizeof *out);
+    const size_t rounded = pen__budget_cost(bytes);
+    bool is_found = false;
+    pthread_mutex_lock(&b->lock);
+    if (!b->waiters && bytes < (size_t)b->limit)
+        is_found = reuse(b, rounded, out) || try_count_below(b, rounded, b->limit / 4 * 3);
+    pthread_mutex_unlock(&b->lock);
+    if (!is_found)
+        return PEN_AGAIN;
+    if (!out->data)
+        out->cap = rounded;
+    return allocate(b, out);
 }
 
 void pen__budget_put(pen__budget *b, pen__home *home, pen__block *block)
@@ -318,6 +356,20 @@ void pen__budget_remove_home(pen__budget *b, pen__home *home)
         unwanted = keep(b, &block);
     pthread_mutex_unlock(&b->lock);
     pen__free(unwanted);
+}
+
+void pen__budget_set_reclaim(pen__budget *b, pen__budget_reclaim reclaim, void *ctx)
+{
+    pthread_mutex_lock(&b->lock);
+    b->reclaim = reclaim;
+    b->reclaim_ctx = ctx;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void pen__budget_nudge(pen__budget *b)
+{
+    if (b->n_waiters > 0)
+        pen__budget_wake(b);
 }
 
 void pen__budget_wake(pen__budget *b)

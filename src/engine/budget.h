@@ -9,6 +9,7 @@
  *
  * Why nobody waits for ever: whoever waits holds nothing, whoever holds
  * something finishes, and the sample closest to delivery is served first.
+ * What was read ahead and waits for a worker is nobody's: it is reclaimed.
  */
 #ifndef PEN_ENGINE_BUDGET_H
 #define PEN_ENGINE_BUDGET_H
@@ -47,6 +48,15 @@ void pen__budget_remove_home(pen__budget *budget, pen__home *home);
  * PEN_ENOMEM. */
 int pen__budget_get(pen__budget *budget, pen__home *home, int64_t rank, size_t bytes, size_t extra,
                     bool may_wait, pen__block *out);
+/* A block for something that can wait, such as reading ahead: only if nobody waits and a
+ * quarter of the limit stays free.  0, PEN_AGAIN, PEN_ENOMEM. */
+int pen__budget_get_spare(pen__budget *budget, size_t bytes, pen__block *out);
+/* Where blocks are that may be taken back: gives the address and size of one, or 0.  Called
+ * with the budget's lock held, when somebody would have to wait otherwise. */
+typedef size_t (*pen__budget_reclaim)(void *ctx, void **data);
+void pen__budget_set_reclaim(pen__budget *budget, pen__budget_reclaim reclaim, void *ctx);
+/* Something may be reclaimed now: whoever waits looks again. */
+void pen__budget_nudge(pen__budget *budget);
 /* What a block of so many bytes counts: sizes are rounded up. */
 size_t pen__budget_cost(size_t bytes);
 /* Give a block back, to the thread's home or, with NULL, to all; one that is all zero is ignored.

@@ -55,10 +55,12 @@ static void pause_ms(const pen__carry_env *env, int ms)
         nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
 }
 
-static int read_sample(const pen__carry_env *env, pen__carrier *c, int64_t id, uint8_t *dst,
-                       size_t len, pen_error *err)
+int pen__carry_read(const pen__carry_env *env, pen__reading *reading, int64_t id, uint8_t *dst,
+                    size_t len, pen_error *err)
 {
-    int64_t t0 = pen__now_ns();
+    int64_t asked = pen__now_ns();
+    int ticket = pen__gate_enter(env->io);
+    int64_t t0 = ticket ? pen__now_ns() : asked;
     int64_t n = 0;
     int pause = FIRST_PAUSE_MS;
     for (int i = 0; i < READ_TRIES; i++, pause *= 4) {
@@ -67,10 +69,12 @@ static int read_sample(const pen__carry_env *env, pen__carrier *c, int64_t id, u
             break;
         pause_ms(env, pause);
     }
-    pen__counter_add(&c->read_ns, pen__now_ns() - t0);
+    pen__gate_leave(env->io, ticket);
+    pen__meter_add(&reading->times, pen__now_ns() - t0);
+    pen__counter_add(&reading->wait_ns, t0 - asked);
     if (n < 0)
         return (int)n;
-    pen__counter_add(&c->bytes_read, n);
+    pen__counter_add(&reading->bytes, n);
     return 0;
 }
 
@@ -129,15 +133,18 @@ static void keep_marks(const pen__carry_env *env, pen__carrier *c, int64_t id)
 static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, const uint8_t *src,
                size_t len, void *scratch, void *dst, pen_error *err)
 {
-    pen__stage_ns times = {0};
+    pen__stage_ns times = {.shares = env->shares, .share = -1};
     give_marks(env, c, key->sample);
     int rc = pen__run(env->pipe, &c->plan, &c->info, c->params, key, c->dec, src, len, scratch, dst,
                       &times, err);
-    pen__counter_add(&c->decode_ns, times.decode);
-    pen__counter_add(&c->augment_ns, times.augment);
-    pen__counter_add(&c->tensor_ns, times.tensor);
-    if (rc == 0)
+    pen__counter_add(&c->share_wait_ns, times.wait);
+    pen__meter_add(&c->decode, times.decode);
+    if (rc == 0) {
+        pen__meter_add(&c->augment, times.augment);
+        pen__meter_add(&c->tensor, times.tensor);
+        pen__counter_add(&c->n_samples, 1);
         keep_marks(env, c, key->sample);
+    }
     count_jpegs(c);
     return rc;
 }
@@ -148,7 +155,9 @@ static int get_block(pen__carrier *c, pen__home *home, int64_t rank, size_t byte
 {
     int64_t t0 = pen__now_ns();
     int rc = pen__budget_get(c->budget, home, rank, bytes, extra, true, out);
-    pen__counter_add(&c->idle_ns, pen__now_ns() - t0);
+    int64_t waited = pen__now_ns() - t0;
+    pen__counter_add(&c->idle_ns, waited);
+    pen__counter_add(&c->memory_wait_ns, waited);
     return rc;
 }
 
@@ -162,7 +171,7 @@ static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const 
     int rc = get_block(c, NULL, rank, bytes, c->plan.library_bytes, &block);
     if (rc)
         return explain(err, rc, bytes, c->plan.library_bytes, c->budget);
-    rc = read_sample(env, c, key->sample, block.data, len, err);
+    rc = pen__carry_read(env, &c->reading, key->sample, block.data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, block.data, len, err);
     /* The file may have changed meanwhile: never trust the first plan with new bytes. */
@@ -175,37 +184,48 @@ static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const 
     return rc;
 }
 
-static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
-                 size_t len, void *dst, pen_error *err)
+/* Header to tensor, from a file that is in memory and goes to `home` afterwards. */
+static int carry_file(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
+                      pen__block *file, pen__home *home, size_t len, void *dst, pen_error *err)
 {
-    pen__block file, scratch;
-    int rc = get_block(c, &c->file_home, rank, len, 0, &file);
-    if (rc)
-        return explain(err, rc, len, 0, c->budget);
-    rc = read_sample(env, c, key->sample, file.data, len, err);
-    if (rc == 0)
-        rc = prepare(env, c, key, file.data, len, err);
+    pen__block scratch;
+    int rc = prepare(env, c, key, file->data, len, err);
     if (rc == 0) {
         int got = pen__budget_get(c->budget, &c->scratch_home, rank, c->plan.scratch_bytes,
                                   c->plan.library_bytes, false, &scratch);
         if (got == PEN_AGAIN) {
-            pen__budget_put(c->budget, NULL, &file);
+            pen__budget_put(c->budget, NULL, file);
             return carry_in_one_block(env, c, key, rank, len, dst, err);
         }
         rc = got ? explain(err, got, len + c->plan.scratch_bytes, c->plan.library_bytes, c->budget)
-                 : run(env, c, key, file.data, len, scratch.data, dst, err);
+                 : run(env, c, key, file->data, len, scratch.data, dst, err);
         pen__budget_put(c->budget, &c->scratch_home, &scratch);
     }
-    pen__budget_put(c->budget, &c->file_home, &file);
+    pen__budget_put(c->budget, home, file);
+    return rc;
+}
+
+static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
+                 pen__block *file, size_t len, void *dst, pen_error *err)
+{
+    if (file->data) /* a reader's, for readers to have again */
+        return carry_file(env, c, key, rank, file, NULL, len, dst, err);
+    int rc = get_block(c, &c->file_home, rank, len, 0, file);
+    if (rc)
+        return explain(err, rc, len, 0, c->budget);
+    rc = pen__carry_read(env, &c->reading, key->sample, file->data, len, err);
+    if (rc == 0)
+        return carry_file(env, c, key, rank, file, &c->file_home, len, dst, err);
+    pen__budget_put(c->budget, &c->file_home, file);
     return rc;
 }
 
 int pen__carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
-               void *dst, pen_error *err)
+               pen__block *file, void *dst, pen_error *err)
 {
     int64_t len = pen_dataset_length(env->ds, key->sample);
     int rc = len < 0 ? pen__fail(err, PEN_EINVAL, -1, "no such sample")
-                     : carry(env, c, key, rank, (size_t)len, dst, err);
+                     : carry(env, c, key, rank, file, (size_t)len, dst, err);
     if (rc == 0)
         return 0;
     if (rc == PEN_ECANCELED || is_cancelled(env))

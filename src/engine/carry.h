@@ -4,10 +4,13 @@
 #define PEN_ENGINE_CARRY_H
 
 #include <penstock/dataset.h>
+#include <penstock/stats.h>
 
 #include "engine/budget.h"
 #include "engine/run.h"
+#include "sched/gate.h"
 #include "source/sidecar.h"
+#include "telemetry/meter.h"
 
 /* What every carrier of a loader shares. */
 typedef struct pen__carry_env {
@@ -15,15 +18,26 @@ typedef struct pen__carry_env {
     pen_pipeline *pipe;
     const atomic_bool *cancel;
     pen__sidecar *marks; /* of JPEG files, or NULL */
+    pen__gate *io;       /* who reads goes through it */
+    pen__shares *shares; /* of stages */
 } pen__carry_env;
+
+/* What reading takes.  One writer, any number of readers. */
+typedef struct pen__reading {
+    pen__meter times;
+    _Atomic int64_t bytes, wait_ns;
+} pen__reading;
 
 /* One thread's tools.  Counters have one writer and any number of readers. */
 typedef struct pen__carrier {
     pen__decoder *dec;
     pen__budget *budget;
     pen__home file_home, scratch_home;
-    _Atomic int64_t bytes_read;
-    _Atomic int64_t read_ns, decode_ns, augment_ns, tensor_ns, idle_ns;
+    pen__reading reading;
+    pen__meter decode, augment, tensor; /* samples */
+    pen__meter batch;                   /* batches whose last sample this one carried */
+    _Atomic int64_t n_samples;
+    _Atomic int64_t mix_ns, idle_ns, memory_wait_ns, share_wait_ns;
     _Atomic int64_t jpeg_indexed, jpeg_plain, jpeg_library;
     pen_image_info info;
     pen_params params[PEN_PIPELINE_MAX_OPS];
@@ -34,11 +48,16 @@ typedef struct pen__carrier {
 int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel);
 void pen__carrier_fini(pen__carrier *carrier);
 
+/* Read a sample of `len` bytes, its file's length, into dst.  An input/output error is tried
+ * again a few times. */
+int pen__carry_read(const pen__carry_env *env, pen__reading *reading, int64_t id, uint8_t *dst,
+                    size_t len, pen_error *err);
+
 /* Carry sample key->sample into dst (pipe->shape.bytes).  `rank` is its place in the
- * line for memory: lower goes first.  An input/output error is tried again a few
- * times.  The error's text names the sample. */
+ * line for memory: lower goes first.  `file` holds its bytes if they were read before, and
+ * is given back; all zero if not.  The error's text names the sample. */
 int pen__carry(const pen__carry_env *env, pen__carrier *carrier, const pen_key *key, int64_t rank,
-               void *dst, pen_error *err);
+               pen__block *file, void *dst, pen_error *err);
 
 static inline void pen__counter_add(_Atomic int64_t *counter, int64_t value)
 {

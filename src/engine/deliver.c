@@ -54,8 +54,7 @@ static int start(pen_loader *loader, pen_error *err)
 {
     if (loader->is_started)
         return 0;
-    if (loader->opts.workers > 0 &&
-        pen__pool_start(&loader->pool, loader->opts.workers, pen__loader_work, loader) != 0)
+    if (pen__board_start(loader) != 0 || pen__control_start(loader) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "cannot start a worker thread");
     loader->is_started = true;
     return 0;
@@ -67,7 +66,7 @@ static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
 {
     const int64_t start_ns = pen__now_ns();
     while (!loader->pool && !pen__window_is_ready(loader->window) &&
-           pen__loader_work_once(loader, &loader->carriers[0], false))
+           pen__loader_work_once(loader, atomic_load(&loader->carriers[0])))
         if (timeout_ns >= 0 && pen__now_ns() - start_ns >= timeout_ns &&
             !pen__window_is_ready(loader->window))
             return PEN_AGAIN;
@@ -120,16 +119,44 @@ static int fail_for_good(pen_loader *loader, const pen_error *why, pen_error *er
     return why->code;
 }
 
+/* The caller comes. */
+static void enter(pen__consumer_times *times)
+{
+    int64_t now = pen__now_ns();
+    if (times->outside_since)
+        times->stepped_ns += now - times->outside_since;
+    atomic_store(&times->inside_since, now);
+    atomic_store(&times->is_away, false);
+}
+
+/* It goes, with a batch (rc 0) or without. */
+static void leave(pen__consumer_times *times, int rc)
+{
+    int64_t now = pen__now_ns(), waited = now - atomic_load(&times->inside_since);
+    pen__counter_add(&times->wait_ns, waited);
+    atomic_store(&times->inside_since, 0);
+    times->waited_ns += waited;
+    if (rc == 0) {
+        pen__meter_add(&times->wait, times->waited_ns);
+        if (times->outside_since)
+            pen__meter_add(&times->step, times->stepped_ns);
+        times->waited_ns = times->stepped_ns = 0;
+    }
+    bool is_between_epochs = rc == PEN_END || (rc == PEN_AGAIN && !times->outside_since);
+    times->outside_since = is_between_epochs ? 0 : now;
+    atomic_store(&times->is_away, rc == PEN_END);
+    if (is_between_epochs)
+        times->stepped_ns = 0;
+}
+
 /* Take a batch, judge it and move on.  0 with *out NULL: all its samples were skipped. */
 static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_error *err)
 {
-    int64_t t0 = pen__now_ns();
     pen_batch *batch = NULL;
     pen_error why = {.offset = -1};
     int rc = start(loader, &why);
     if (rc == 0 && (rc = take(loader, timeout_ns, &batch)) < 0)
         pen__fail(&why, rc, -1, "%s", pen_error_message(rc));
-    pen__counter_add(&loader->wait_ns, pen__now_ns() - t0);
     if (rc)
         return rc < 0 ? fail_for_good(loader, &why, err) : rc;
     why.code = judge(loader, batch, true, &why);
@@ -143,11 +170,9 @@ static int deliver(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen_
         pen_batch_unref(batch);
         return 0;
     }
-    pen__slab_hand_over(batch);
-    if (atomic_load(&loader->first_batch_ns) == 0)
-        atomic_store(&loader->first_batch_ns, atomic_load(&loader->wait_ns));
     pen__counter_add(&loader->n_batches_out, 1);
     pen__counter_add(&loader->n_samples_out, batch->count);
+    pen__counter_add(&loader->bytes_out, (int64_t)batch->shape.bytes * batch->count);
     *out = batch;
     return 0;
 }
@@ -180,11 +205,15 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
         return rc;
     if (loader->failure.code)
         return fail_for_good(loader, &loader->failure, err);
+    enter(&loader->times);
     do {
         rc = look_ahead(loader, err);
         if (rc == 0)
             rc = deliver(loader, timeout_ns, out, err);
     } while (rc == 0 && !*out);
+    leave(&loader->times, rc);
+    if (rc == 0 && atomic_load(&loader->first_batch_ns) == 0)
+        atomic_store(&loader->first_batch_ns, atomic_load(&loader->times.wait_ns));
     return rc;
 }
 
@@ -193,7 +222,7 @@ static int replay(pen_loader *loader, pen_batch *batch, pen__carrier *carrier, p
     int32_t n = pen__fill_begin(loader, batch, batch->epoch, batch->index,
                                 pen__stream_slots(&loader->stream, batch->index));
     for (int32_t slot = 0; slot < n; slot++)
-        pen__fill_slot(loader, carrier, batch, slot, -1);
+        pen__fill_slot(loader, carrier, batch, slot, -1, NULL);
     return judge(loader, batch, false, err);
 }
 

@@ -2,6 +2,10 @@
  *
  * A fault is noted in the batch and judged when the batch is delivered, in order,
  * so that what happens does not depend on which worker was faster.
+ *
+ * Readers claim slots ahead of the workers and shelve them with their bytes.  Whatever goes
+ * wrong there is not even noted: the worker that takes the slot finds no bytes, and does
+ * everything itself.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -11,7 +15,9 @@ enum { MAX_REPLACEMENTS = 32 };
 
 pen__carry_env pen__loader_env(const pen_loader *loader)
 {
-    return (pen__carry_env){loader->ds, loader->pipe, &loader->cancel, loader->marks};
+    pen_loader *shared = (pen_loader *)(uintptr_t)loader; /* gate and shares guard themselves */
+    return (pen__carry_env){loader->ds,    loader->pipe, &loader->cancel,
+                            loader->marks, &shared->io,  &shared->shares};
 }
 
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
@@ -19,6 +25,7 @@ int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int
 {
     batch->epoch = epoch;
     batch->index = index;
+    batch->opened_ns = pen__now_ns();
     batch->n_slots = batch->count = n_slots;
     atomic_store(&batch->n_unfilled, n_slots + loader->n_ghosts);
     return n_slots + loader->n_ghosts;
@@ -49,6 +56,8 @@ int pen__loader_open_job(void *ctx, int64_t seq, void **payload)
     if (!batch)
         return PEN_ENOMEM;
     int64_t n = loader->base_batch + seq, index = n % loader->n_batches;
+    atomic_store_explicit(&loader->newest_batch, loader->base_epoch * loader->n_batches + n,
+                          memory_order_relaxed);
     *payload = batch;
     return pen__fill_begin(loader, batch, loader->base_epoch + n / loader->n_batches, index,
                            pen__stream_slots(&loader->stream, index));
@@ -82,7 +91,7 @@ static pen_key key_of(const pen_loader *loader, const pen_batch *batch, const pe
 }
 
 static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
-                      int64_t rank)
+                      int64_t rank, pen__block *file)
 {
     pen__carry_env env = pen__loader_env(loader);
     pen__slot where = slot_of(loader, batch, slot);
@@ -93,7 +102,7 @@ static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
         batch->ids[slot] = key.sample;
         batch->labels[slot] = pen_dataset_label(loader->ds, key.sample);
         batch->mask[slot] = !where.is_repeat;
-        int rc = pen__carry(&env, carrier, &key, rank, dst, &error);
+        int rc = pen__carry(&env, carrier, &key, rank, file, dst, &error);
         if (rc == 0)
             return;
         batch->mask[slot] = PEN__SLOT_BAD;
@@ -129,33 +138,81 @@ static void finish(pen_loader *loader, pen__carrier *carrier, pen_batch *batch)
     pen_mix_params params;
     pen__loader_draw_mix(loader, batch->epoch, batch->index, &params);
     pen__mix_batch(batch, &params, loader->n_ghosts == 0);
-    pen__counter_add(&carrier->augment_ns, pen__now_ns() - t0);
+    pen__counter_add(&carrier->mix_ns, pen__now_ns() - t0);
 }
 
 void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
-                    int64_t rank)
+                    int64_t rank, pen__block *file)
 {
-    fill_slot(loader, carrier, batch, slot, rank);
-    if (atomic_fetch_sub(&batch->n_unfilled, 1) == 1)
-        finish(loader, carrier, batch);
+    pen__block nothing = {0};
+    fill_slot(loader, carrier, batch, slot, rank, file ? file : &nothing);
+    if (atomic_fetch_sub(&batch->n_unfilled, 1) != 1)
+        return;
+    finish(loader, carrier, batch);
+    pen__meter_add(&carrier->batch, pen__now_ns() - batch->opened_ns);
 }
 
-bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier, bool wait)
+static int64_t rank_of(const pen_loader *loader, const pen__claim *claim)
 {
-    int64_t t0 = pen__now_ns();
+    return claim->seq * loader->opts.batch_size + claim->slot;
+}
+
+static void fill_claim(pen_loader *loader, pen__carrier *carrier, const pen__claim *claim)
+{
+    pen__block file = {claim->cargo, claim->cargo_bytes, 0};
+    pen__fill_slot(loader, carrier, claim->payload, claim->slot, rank_of(loader, claim), &file);
+    pen__window_done(loader->window, claim);
+}
+
+bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier)
+{
     pen__claim claim;
-    if (pen__window_claim(loader->window, wait, &claim) != 0)
+    if (pen__window_claim(loader->window, false, &claim) != 0)
         return false;
-    pen__counter_add(&carrier->idle_ns, pen__now_ns() - t0);
-    pen__fill_slot(loader, carrier, claim.payload, claim.slot,
-                   claim.seq * loader->opts.batch_size + claim.slot);
-    pen__window_done(loader->window, &claim);
+    fill_claim(loader, carrier, &claim);
     return true;
 }
 
 void pen__loader_work(void *ctx, int index)
 {
     pen_loader *loader = ctx;
-    while (pen__loader_work_once(loader, &loader->carriers[index], true)) {
+    pen__carrier *carrier = atomic_load(&loader->carriers[index]);
+    pen__claim claim;
+    for (;;) {
+        int64_t t0 = pen__now_ns();
+        if (pen__window_claim_as(loader->window, PEN__WORKER, index, &claim) != 0)
+            return;
+        pen__counter_add(&carrier->idle_ns, pen__now_ns() - t0);
+        fill_claim(loader, carrier, &claim);
+    }
+}
+
+/* Bring the bytes of a claimed slot, if there is memory to spare. */
+static void fetch(pen_loader *loader, pen__reading *reading, pen__claim *claim)
+{
+    pen__carry_env env = pen__loader_env(loader);
+    int64_t id = slot_of(loader, claim->payload, claim->slot).sample;
+    int64_t len = pen_dataset_length(loader->ds, id);
+    pen__block file;
+    if (len < 0 || atomic_load(&loader->cancel) ||
+        pen__budget_get_spare(loader->budget, (size_t)len, &file) != 0)
+        return;
+    if (pen__carry_read(&env, reading, id, file.data, (size_t)len, NULL) == 0) {
+        claim->cargo = file.data;
+        claim->cargo_bytes = file.cap;
+    } else {
+        pen__budget_put(loader->budget, NULL, &file);
+    }
+}
+
+void pen__loader_read(void *ctx, int index)
+{
+    pen_loader *loader = ctx;
+    pen__reading *reading = &atomic_load(&loader->readings)[index];
+    pen__claim claim;
+    while (pen__window_claim_as(loader->window, PEN__READER, index, &claim) == 0) {
+        fetch(loader, reading, &claim);
+        pen__window_shelve(loader->window, &claim);
+        pen__budget_nudge(loader->budget); /* what was shelved may be reclaimed */
     }
 }

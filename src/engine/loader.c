@@ -20,7 +20,7 @@
 #include "engine/state.h"
 #include "telemetry/limits.h"
 
-enum { MAX_BATCH = 1 << 20, MAX_READY = 1024, MAX_WORLD = 1 << 20 };
+enum { MAX_BATCH = 1 << 20, MAX_READY = 1024, MAX_WORLD = 1 << 20, MAX_PERIOD_MS = 60000 };
 
 void pen_loader_opts_init(pen_loader_opts *opts)
 {
@@ -34,6 +34,7 @@ void pen_loader_opts_init(pen_loader_opts *opts)
     opts->workers = -1;
     opts->ready_batches = 3;
     opts->use_index = 1;
+    opts->period_ms = 100;
 }
 
 /* Callers built against an older header pass a shorter struct. */
@@ -74,36 +75,38 @@ static const char *check(const pen_loader_opts *o)
         return "ready batches must be 1 to 1024";
     if (o->max_bad < 0 || o->memory_budget < 0 || o->index_max_bytes < 0)
         return "max_bad, memory_budget and index_max_bytes must not be negative";
+    if (o->period_ms < 1 || o->period_ms > MAX_PERIOD_MS)
+        return "period_ms must be 1 to 60000";
     return NULL;
 }
 
-/* One a worker; without any, one for the caller. */
-static int n_carriers(const pen_loader *loader)
-{
-    return loader->opts.workers > 0 ? loader->opts.workers : 1;
-}
-
 /* Share the budget out: slabs get at most half (but one always), idle decoders a little
- * of what they like to keep, samples the rest. */
-static int divide_budget(pen_loader *loader, int64_t *sample_bytes, int64_t *decoder_keep,
-                         pen_error *err)
+ * of what they like to keep, samples the rest.  Knobs move inside that: room for more batches
+ * than were asked for is set aside from a quarter of the budget, and what a sample may take
+ * does not depend on where a knob stands. */
+static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *err)
 {
-    enum { KEEP_SHARE = 16 };
+    enum { KEEP_SHARE = 16, ROOMY = 16, CORE_FACTOR = 2 };
+    const int64_t budget = loader->opts.memory_budget;
     int64_t slab = (int64_t)pen__slab_bytes(&loader->slab);
-    int64_t fitting = loader->opts.memory_budget / 2 / slab;
-    loader->max_slabs = loader->opts.ready_batches + 1; /* the one that the user gives back */
-    if (fitting < loader->max_slabs)
-        loader->max_slabs = fitting < 1 ? 1 : (int)fitting;
-    int64_t n = n_carriers(loader);
-    *decoder_keep = loader->opts.memory_budget / KEEP_SHARE / n;
-    if (*decoder_keep > (int64_t)PEN__DECODER_KEEPS)
-        *decoder_keep = (int64_t)PEN__DECODER_KEEPS;
-    *sample_bytes = loader->opts.memory_budget - loader->max_slabs * slab - n * *decoder_keep -
+    int64_t asked = loader->opts.ready_batches + 1; /* and the one that the user gives back */
+    int64_t fitting = budget / 2 / slab;
+    int64_t more = budget / 4 / slab < ROOMY ? budget / 4 / slab : ROOMY;
+    asked = asked > fitting ? fitting : asked;
+    asked = asked > more ? asked : more;
+    loader->max_slabs = asked < 1 ? 1 : (int)asked;
+    int64_t n = loader->opts.workers > 0 ? (int64_t)pen__limit_cores() * CORE_FACTOR : 1;
+    n = n > loader->opts.workers ? n : loader->opts.workers;
+    loader->max_workers = n > PEN_MAX_WORKERS ? PEN_MAX_WORKERS : (int)n;
+    loader->decoder_keep = budget / KEEP_SHARE / loader->max_workers;
+    if (loader->decoder_keep > (int64_t)PEN__DECODER_KEEPS)
+        loader->decoder_keep = (int64_t)PEN__DECODER_KEEPS;
+    *sample_bytes = budget - loader->max_slabs * slab - loader->max_workers * loader->decoder_keep -
                     (loader->marks ? pen__sidecar_memory(loader->ds) : 0);
     if (*sample_bytes <= 0)
         return pen__fail(err, PEN_EINVAL, -1,
                          "memory budget of %.1f MB: one batch takes %.1f MB, and samples need room",
-                         (double)loader->opts.memory_budget / 1e6, (double)slab / 1e6);
+                         (double)budget / 1e6, (double)slab / 1e6);
     return 0;
 }
 
@@ -123,21 +126,42 @@ static void open_index(pen_loader *loader)
     loader->marks = pen__sidecar_open(loader->ds, max_bytes);
 }
 
-/* Batches in the reorder window.  One slab less than there may be, where that leaves two: what the
- * user drops is then taken up again instead of freed and, page by page, allocated. */
-static int window_size(const pen_loader *loader)
+int pen__loader_make_carriers(pen_loader *loader, int n)
 {
-    int n = loader->max_slabs > 2 ? loader->max_slabs - 1 : loader->max_slabs;
-    return n < loader->opts.ready_batches ? n : loader->opts.ready_batches;
+    for (int i = atomic_load(&loader->n_carriers); i < n; i++) {
+        pen__carrier *carrier = pen__malloc(sizeof *carrier);
+        if (!carrier || pen__carrier_init(carrier, loader->budget, &loader->cancel) != 0) {
+            pen__free(carrier);
+            return PEN_ENOMEM;
+        }
+        pen__decoder_set_keep(carrier->dec, (size_t)loader->decoder_keep);
+        atomic_store(&loader->carriers[i], carrier);
+        atomic_store(&loader->n_carriers, i + 1);
+    }
+    return 0;
 }
 
-static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
+static void hand_over(void *ctx, void *payload)
 {
-    int64_t sample_bytes = 0, decoder_keep = 0;
+    (void)ctx;
+    pen__slab_hand_over(payload);
+}
+
+/* What was read ahead and is not a worker's yet goes first when memory is short. */
+static size_t reclaim(void *ctx, void **data)
+{
+    return pen__window_strip(ctx, data);
+}
+
+static int build(pen_loader *loader, const char *ledger_path, const char *log_path, pen_error *err)
+{
+    int64_t sample_bytes = 0;
     open_index(loader);
-    int rc = divide_budget(loader, &sample_bytes, &decoder_keep, err);
+    int rc = divide_budget(loader, &sample_bytes, err);
     if (rc == 0)
         rc = pen__ledger_open(&loader->ledger, ledger_path, err);
+    if (rc == 0)
+        rc = pen__control_create(loader, log_path, err);
     if (rc)
         return rc;
     rc = pen__budget_create(&loader->budget, sample_bytes, &loader->cancel);
@@ -147,16 +171,15 @@ static int build(pen_loader *loader, const char *ledger_path, pen_error *err)
         rc =
             pen__feed_create(&loader->feed, pen_dataset_count(loader->ds), loader->opts.batch_size);
     if (rc == 0)
-        rc = pen__window_create(&loader->window, window_size(loader), pen__loader_open_job, loader);
-    int n = n_carriers(loader);
-    if (rc == 0 && !(loader->carriers = pen__calloc((size_t)n, sizeof *loader->carriers)))
-        rc = PEN_ENOMEM;
-    for (; rc == 0 && loader->n_carriers < n; loader->n_carriers++) {
-        pen__carrier *carrier = &loader->carriers[loader->n_carriers];
-        if ((rc = pen__carrier_init(carrier, loader->budget, &loader->cancel)) != 0)
-            break;
-        pen__decoder_set_keep(carrier->dec, (size_t)decoder_keep);
+        rc = pen__window_create(&loader->window, pen__loader_max_ready(loader),
+                                pen__loader_open_job, loader);
+    if (rc == 0) {
+        pen__window_on_take(loader->window, hand_over);
+        pen__budget_set_reclaim(loader->budget, reclaim, loader->window);
+        rc = pen__loader_make_carriers(loader, loader->opts.workers > 0 ? loader->opts.workers : 1);
     }
+    if (rc == 0)
+        rc = pen__board_init(loader);
     return rc ? pen__fail(err, rc, -1, "%s", pen_error_message(rc)) : 0;
 }
 
@@ -208,20 +231,27 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     if (!loader)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     loader->ledger.fd = -1;
+    pthread_mutex_init(&loader->board.lock, NULL);
+    pen__gate_init(&loader->io);
+    pen__shares_init(&loader->shares, pen__limit_cores());
+    atomic_store(&loader->newest_batch, -1);
     loader->ds = pen_dataset_ref(ds);
     loader->pipe = pen_pipeline_ref(pipe);
     loader->pid = getpid();
     loader->opts = full;
     loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
     loader->opts.mixes = NULL;
+    loader->opts.decision_log = NULL;
     if (loader->opts.workers < 0)
         loader->opts.workers = pen__limit_cores();
+    else
+        loader->opts.pinned_knobs |= UINT64_C(1) << PEN_KNOB_WORKERS;
     if (loader->opts.memory_budget == 0)
         loader->opts.memory_budget = pen__limit_memory() / 4;
     set_stream(loader);
     rc = set_mixing(loader, full.mixes, err);
     if (rc == 0)
-        rc = build(loader, full.ledger_path, err);
+        rc = build(loader, full.ledger_path, full.decision_log, err);
     if (rc) {
         pen_loader_free(loader);
         return rc;
@@ -249,20 +279,28 @@ void pen_loader_free(pen_loader *loader)
 {
     if (!loader || loader->pid != getpid()) /* threads and locks stayed in the parent */
         return;
+    pen__control_free(loader); /* before all others: it starts threads */
     atomic_store(&loader->cancel, true);
     if (loader->budget)
         pen__budget_wake(loader->budget);
     if (loader->window) {
         pen__window_close(loader->window);
         pen__pool_join(loader->pool);
+        pen__pool_join(loader->readers);
         pen__window_pause(loader->window, drop_job);
     }
     pen__pool_join(loader->saver);
+    if (loader->budget) /* the window goes first */
+        pen__budget_set_reclaim(loader->budget, NULL, NULL);
     pen__window_free(loader->window);
     pen__feed_free(loader->feed);
-    for (int i = 0; i < loader->n_carriers; i++)
-        pen__carrier_fini(&loader->carriers[i]);
-    pen__free(loader->carriers);
+    for (int i = 0; i < loader->n_carriers; i++) {
+        pen__carrier *carrier = atomic_load(&loader->carriers[i]);
+        pen__carrier_fini(carrier);
+        pen__free(carrier);
+    }
+    pen__free(atomic_load(&loader->readings));
+    pen__board_fini(loader);
     if (loader->marks)
         pen__sidecar_save(loader->marks);
     pen__sidecar_free(loader->marks);
@@ -431,40 +469,4 @@ int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, 
                          (long long)epoch);
     pen__loader_draw_mix(loader, epoch, batch, out);
     return 0;
-}
-
-void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
-{
-    memset(out, 0, sizeof *out);
-    out->batches = atomic_load(&loader->n_batches_out);
-    out->samples = atomic_load(&loader->n_samples_out);
-    out->bad_samples = atomic_load(&loader->n_bad_seen);
-    out->wait_ns = atomic_load(&loader->wait_ns);
-    out->first_batch_ns = atomic_load(&loader->first_batch_ns);
-    for (int i = 0; i < loader->n_carriers; i++) {
-        const pen__carrier *c = &loader->carriers[i];
-        out->bytes_read += atomic_load(&c->bytes_read);
-        out->read_ns += atomic_load(&c->read_ns);
-        out->decode_ns += atomic_load(&c->decode_ns);
-        out->augment_ns += atomic_load(&c->augment_ns);
-        out->tensor_ns += atomic_load(&c->tensor_ns);
-        out->idle_ns += atomic_load(&c->idle_ns);
-        out->jpeg_indexed += atomic_load(&c->jpeg_indexed);
-        out->jpeg_plain += atomic_load(&c->jpeg_plain);
-        out->jpeg_library += atomic_load(&c->jpeg_library);
-    }
-    if (loader->marks) {
-        pen__sidecar_size size = pen__sidecar_size_of(loader->marks);
-        out->index_samples = size.n_blocks;
-        out->index_bytes = size.bytes;
-    }
-    out->budget_bytes = loader->opts.memory_budget;
-    out->workers = loader->pool ? pen__pool_size(loader->pool) : loader->opts.workers;
-    if (pen__loader_check_owner(loader, NULL) != 0)
-        return; /* after a fork the locks below may be held for ever */
-    int64_t slabs = pen__slab_pool_used(loader->slabs);
-    pen__budget_usage(loader->budget, &out->budget_used, &out->budget_peak);
-    out->budget_used += slabs;
-    out->budget_peak += (int64_t)loader->max_slabs * (int64_t)pen__slab_bytes(&loader->slab);
-    out->ready = pen__window_ready_count(loader->window);
 }

@@ -1,5 +1,5 @@
-/* loader_impl.h - the loader's parts, shared by loader.c (life), fill.c (workers)
- * and deliver.c (the consumer).
+/* loader_impl.h - the loader's parts, shared by loader.c (life), fill.c (workers),
+ * deliver.c (the consumer), turn.c (knobs), observe.c (what is measured) and control.c.
  *
  * Who touches what: the consumer's thread alone uses what stands under "consumer";
  * base_* are written only while the window is paused and read under its lock;
@@ -8,7 +8,9 @@
 #ifndef PEN_ENGINE_LOADER_IMPL_H
 #define PEN_ENGINE_LOADER_IMPL_H
 
+#include <penstock/knobs.h>
 #include <penstock/loader.h>
+#include <penstock/policy.h>
 
 #include <sys/types.h>
 
@@ -21,6 +23,25 @@
 #include "sched/pool.h"
 #include "sched/window.h"
 
+/* The knobs: what they are set to, and what follows from it. */
+typedef struct pen__board {
+    pthread_mutex_t lock; /* guards all here, and is held while threads are started */
+    double value[PEN_KNOB_COUNT];
+    uint64_t pinned;
+    bool is_running; /* the first batch was asked for: threads may be started */
+} pen__board;
+
+/* How the caller spends its time: inside pen_loader_next, waiting, or outside, at its own
+ * work.  Its thread alone writes. */
+typedef struct pen__consumer_times {
+    pen__meter wait, step;         /* a batch: inside for it, outside before it */
+    _Atomic int64_t wait_ns;       /* inside, all together */
+    _Atomic int64_t inside_since;  /* 0: it is outside */
+    atomic_bool is_away;           /* it has had the end of an epoch, and not begun another */
+    int64_t outside_since;         /* 0: it has not had a batch of this epoch yet */
+    int64_t waited_ns, stepped_ns; /* for the batch that comes */
+} pen__consumer_times;
+
 struct pen_loader {
     pen_dataset *ds;
     pen_pipeline *pipe;
@@ -28,8 +49,9 @@ struct pen_loader {
     pen__stream stream;
     int64_t n_batches; /* an epoch; 0 in a fed order, which does not know */
     pid_t pid;
-    int n_carriers; /* one a worker; one for the caller when there are none */
-    int max_slabs;
+    int max_slabs;   /* that the budget was made for */
+    int max_workers; /* the same */
+    int64_t decoder_keep;
     pen__slab_plan slab;
     pen__mixer mixer;
     int32_t n_ghosts; /* 1: each batch has the sample before this rank's first, for mixing */
@@ -39,11 +61,20 @@ struct pen_loader {
     pen__slab_pool *slabs;
     pen__feed *feed; /* NULL unless the order is fed */
     pen__window *window;
-    pen__pool *pool;       /* NULL until the first next, or inline */
-    pen__pool *saver;      /* a thread that saves the index at an epoch's end, or has */
-    atomic_bool is_saving; /* it is still busy */
-    pen__carrier *carriers;
-    pen__sidecar *marks; /* NULL: JPEG files are not indexed */
+    pen__gate io;
+    pen__shares shares;
+    pen__pool *pool;        /* NULL until the first next, or inline */
+    pen__pool *readers;     /* NULL until some are wanted */
+    pen__pool *saver;       /* a thread that saves the index at an epoch's end, or has */
+    atomic_bool is_saving;  /* it is still busy */
+    _Atomic int n_carriers; /* one a worker there has been; without workers the caller's */
+    _Atomic(pen__carrier *) carriers[PEN_MAX_WORKERS];
+    _Atomic(pen__reading *) readings; // (PEN_MAX_IO), or NULL
+    _Atomic int n_readings;           /* readers there have been */
+    pen__sidecar *marks;              /* NULL: JPEG files are not indexed */
+    pen__board board;
+    struct pen__control *control; /* who asks the policy */
+    _Atomic int64_t newest_batch; /* the last one begun, counted from epoch 0; -1: none */
 
     int64_t base_epoch, base_batch; /* what job 0 of the window is */
 
@@ -54,12 +85,21 @@ struct pen_loader {
     pen_error failure; /* code != 0: stays until the next seek */
     int64_t n_bad;
     pen__ledger ledger;
-    _Atomic int64_t n_batches_out, n_samples_out, n_bad_seen, wait_ns, first_batch_ns;
+    _Atomic int64_t n_batches_out, n_samples_out, n_bad_seen, first_batch_ns;
+    _Atomic int64_t bytes_out;
+    pen__consumer_times times;
 };
 
 /* 0, or PEN_EFORK in a child that inherited the loader: its threads are in the parent,
  * its locks may be held for ever.  Asked before anything that locks or waits. */
 int pen__loader_check_owner(const pen_loader *loader, pen_error *err);
+
+/* Batches in the reorder window at most.  One slab less than there may be, where that leaves
+ * two: what the user drops is then taken up again instead of freed and, page by page, allocated. */
+static inline int pen__loader_max_ready(const pen_loader *loader)
+{
+    return loader->max_slabs > 2 ? loader->max_slabs - 1 : loader->max_slabs;
+}
 
 pen__carry_env pen__loader_env(const pen_loader *loader);
 
@@ -70,12 +110,30 @@ void pen__loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch
 /* fill.c: give a slab its place in the stream; its slots, the ghost included. */
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
                         int32_t n_slots);
-/* Fill one slot; faults are noted in the batch.  Who fills the last one mixes. */
+/* Fill one slot; faults are noted in the batch.  Who fills the last one mixes.  `file` is what
+ * was read of it before, or NULL. */
 void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
-                    int64_t rank);
+                    int64_t rank, pen__block *file);
 int pen__loader_open_job(void *ctx, int64_t seq, void **payload);
 void pen__loader_work(void *ctx, int index);
+/* Read samples ahead of the workers. */
+void pen__loader_read(void *ctx, int index);
 /* Claim and fill one slot in the caller's thread; false if there was none. */
-bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier, bool wait);
+bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier);
+
+/* turn.c: the board as the options say, before anything runs; its end. */
+int pen__board_init(pen_loader *loader);
+void pen__board_fini(pen_loader *loader);
+/* Start the threads; PEN_ENOMEM if there is not even one. */
+int pen__board_start(pen_loader *loader);
+/* What a policy wants: what is not NaN and not pinned, clamped.  PEN_ENOMEM. */
+int pen__board_turn(pen_loader *loader, const pen_knobs *knobs);
+/* Carriers up to n of them.  PEN_ENOMEM. */
+int pen__loader_make_carriers(pen_loader *loader, int n);
+
+/* control.c: the thread that asks the policy; all with PEN_ENOMEM. */
+int pen__control_create(pen_loader *loader, const char *log_path, pen_error *err);
+int pen__control_start(pen_loader *loader);
+void pen__control_free(pen_loader *loader);
 
 #endif

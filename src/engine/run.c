@@ -186,38 +186,62 @@ static int decode_in_flow(const pen__plan *plan, const pen_image_info *info, pen
     return pen__decode_rows(dec, src, len, info, plan->window, &sink, err);
 }
 
-int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,
-             const pen_params *params, const pen_key *key, pen__decoder *dec, const uint8_t *src,
-             size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
+/* Leave the present stage, after `ns` in it, and enter another; -1: none.  The time now. */
+static int64_t change_stage(pen__stage_ns *times, int64_t ns, int next)
 {
-    int64_t t0 = times ? pen__now_ns() : 0;
-    const pen__buffers buffers = pen__plan_buffers(plan, scratch);
+    if (times->share >= 0)
+        pen__shares_leave(times->shares, times->share, ns);
+    bool has_permit = times->shares && next >= 0 && pen__shares_enter(times->shares, next);
+    times->share = has_permit ? next : -1;
+    return pen__now_ns();
+}
+
+/* The steps after decoding.  PEN_ECANCELED. */
+static int run_steps(const pen__plan *plan, const pen__buffers *buffers, const atomic_bool *cancel,
+                     pen__image *im, pen_error *err)
+{
     int current = 0;
-    pen__image im = {.px = buffers.images[0]};
-    int rc = plan->starts_in_flow
-                 ? decode_in_flow(plan, info, dec, src, len, &im, buffers.kernel, err)
-                 : pen__decode(dec, src, len, info, plan->window, &im, err);
-    int64_t t1 = times ? pen__now_ns() : 0;
-    if (times)
-        times->decode += t1 - t0;
-    if (rc)
-        return rc;
-    const atomic_bool *cancel = pen__decoder_cancel(dec);
     for (int i = plan->starts_in_flow; i < plan->n_steps; i++) {
-        pen__image other = {.px = buffers.images[!current]};
-        if (run_step(&plan->steps[i], &buffers, &im, &other, cancel)) {
-            im = other;
+        pen__image other = {.px = buffers->images[!current]};
+        if (run_step(&plan->steps[i], buffers, im, &other, cancel)) {
+            *im = other;
             current = !current;
         }
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
             return pen__fail(err, PEN_ECANCELED, -1, "cancelled");
     }
-    int64_t t2 = times ? pen__now_ns() : 0;
+    return 0;
+}
+
+int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,
+             const pen_params *params, const pen_key *key, pen__decoder *dec, const uint8_t *src,
+             size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
+{
+    pen__stage_ns unmeasured = {.share = -1};
+    times = times ? times : &unmeasured;
+    int64_t asked = pen__now_ns(), t0 = change_stage(times, 0, PEN__SHARE_DECODE);
+    const pen__buffers buffers = pen__plan_buffers(plan, scratch);
+    pen__image im = {.px = buffers.images[0]};
+    int rc = plan->starts_in_flow
+                 ? decode_in_flow(plan, info, dec, src, len, &im, buffers.kernel, err)
+                 : pen__decode(dec, src, len, info, plan->window, &im, err);
+    int64_t t1 = pen__now_ns();
+    int64_t t2 = change_stage(times, t1 - t0, rc ? -1 : PEN__SHARE_AUGMENT);
+    times->wait += t0 - asked + t2 - t1;
+    times->decode += t1 - t0;
+    if (rc)
+        return rc;
+    rc = run_steps(plan, &buffers, pen__decoder_cancel(dec), &im, err);
+    int64_t t3 = pen__now_ns();
+    int64_t t4 = change_stage(times, t3 - t2, rc ? -1 : PEN__SHARE_TRANSFER);
+    times->wait += t4 - t3;
+    times->augment += t3 - t2;
+    if (rc)
+        return rc;
     write_tensor(pipe, params, key, &im, dst);
-    if (times) {
-        times->augment += t2 - t1;
-        times->tensor += pen__now_ns() - t2;
-    }
+    int64_t t5 = pen__now_ns();
+    change_stage(times, t5 - t4, -1);
+    times->tensor += t5 - t4;
     return 0;
 }
 

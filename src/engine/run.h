@@ -4,11 +4,18 @@
 
 #include "engine/plan.h"
 #include "ops/decode.h"
+#include "sched/shares.h"
 
-/* Nanoseconds by stage, added to. */
+/* Nanoseconds by stage, added to; and the permits that stages compete for. */
 typedef struct pen__stage_ns {
     int64_t decode, augment, tensor;
+    int64_t wait;        /* for a permit */
+    pen__shares *shares; /* or NULL */
+    int share;           /* the stage whose permit is held; -1: none */
 } pen__stage_ns;
+
+/* The stages that shares are for; writing the batch is the first part of transfer. */
+enum { PEN__SHARE_DECODE, PEN__SHARE_AUGMENT, PEN__SHARE_TOKENIZE, PEN__SHARE_TRANSFER };
 
 /* Run `plan` on the sample at src into dst (pipe->shape.bytes).  `scratch` has
  * plan->scratch_bytes, 64-byte aligned.  `times` may be NULL.

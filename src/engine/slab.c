@@ -14,12 +14,14 @@ struct pen__slab_pool {
     pthread_mutex_t lock; /* guards all below but the constants */
     int n_refs;           /* the loader's and one a living slab */
     int n_counted;        /* slabs that are not the user's */
+    int n_peak;           /* the most that were */
+    int max_kept;
     int n_free;
     bool is_closed;
     /* constants */
     pid_t pid;
     pen__slab_plan plan;
-    int max_kept;
+    int cap;
     pen_batch *free_list[];
 };
 
@@ -60,7 +62,7 @@ int pen__slab_pool_create(pen__slab_pool **out, const pen__slab_plan *plan, int 
     pool->n_refs = 1;
     pool->pid = getpid();
     pool->plan = *plan;
-    pool->max_kept = max_kept;
+    pool->max_kept = pool->cap = max_kept;
     *out = pool;
     return 0;
 }
@@ -127,6 +129,18 @@ static pen_batch *slab_create(pen__slab_pool *pool)
     return batch;
 }
 
+void pen__slab_pool_keep(pen__slab_pool *pool, int max_kept)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->max_kept = max_kept < pool->cap ? max_kept : pool->cap;
+    while (pool->n_free > 0 && pool->n_counted > pool->max_kept) {
+        slab_free(pool->free_list[--pool->n_free]);
+        pool->n_counted--;
+        pool->n_refs--; /* never the last: the caller has one */
+    }
+    pthread_mutex_unlock(&pool->lock);
+}
+
 pen_batch *pen__slab_get(pen__slab_pool *pool)
 {
     pen_batch *batch = NULL;
@@ -136,6 +150,7 @@ pen_batch *pen__slab_get(pen__slab_pool *pool)
     } else if ((batch = slab_create(pool))) {
         pool->n_counted++;
         pool->n_refs++;
+        pool->n_peak = pool->n_counted > pool->n_peak ? pool->n_counted : pool->n_peak;
     }
     pthread_mutex_unlock(&pool->lock);
     if (batch) {
@@ -256,4 +271,12 @@ int64_t pen__slab_pool_used(pen__slab_pool *pool)
     int64_t used = (int64_t)pool->n_counted * (int64_t)pen__slab_bytes(&pool->plan);
     pthread_mutex_unlock(&pool->lock);
     return used;
+}
+
+int64_t pen__slab_pool_peak(pen__slab_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    int64_t peak = (int64_t)pool->n_peak * (int64_t)pen__slab_bytes(&pool->plan);
+    pthread_mutex_unlock(&pool->lock);
+    return peak;
 }

@@ -38,6 +38,7 @@ struct pen_batch {
     int32_t n_slots; /* asked for; `count` is what remains after skipping */
     int32_t count;
     int64_t epoch, index;
+    int64_t opened_ns;          /* when its filling began */
     struct pen__fed *fed;       /* what the slots are, in a fed order; else NULL */
     _Atomic int32_t n_unfilled; /* slots, and the ghost, that workers are still busy with */
     uint8_t *data;              // (n_slots, shape.bytes); this and the next three: and the ghost
@@ -55,6 +56,8 @@ struct pen_batch {
 size_t pen__slab_bytes(const pen__slab_plan *plan);
 
 int pen__slab_pool_create(pen__slab_pool **out, const pen__slab_plan *plan, int max_kept);
+/* Keep at most so many from now on, not above the number it was made with; the others go. */
+void pen__slab_pool_keep(pen__slab_pool *pool, int max_kept);
 /* The pool lives on until its last slab is dropped. */
 void pen__slab_pool_release(pen__slab_pool *pool);
 
@@ -73,6 +76,8 @@ void pen__slab_clear_bad(pen_batch *batch);
 #define PEN__SLOT_BAD 2
 void pen__slab_compact(pen_batch *batch);
 
+/* Bytes that count now, and the most that ever did. */
 int64_t pen__slab_pool_used(pen__slab_pool *pool);
+int64_t pen__slab_pool_peak(pen__slab_pool *pool);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/mem.h"
@@ -18,7 +19,9 @@ typedef struct member {
 struct pen__pool {
     void (*fn)(void *ctx, int index);
     void *ctx;
-    int n;
+    const char *name;
+    int cap;
+    _Atomic int n;
     member members[];
 };
 
@@ -29,40 +32,54 @@ static void *enter(void *arg)
     return NULL;
 }
 
-int pen__pool_start(pen__pool **out, int n, void (*fn)(void *ctx, int index), void *ctx)
+int pen__pool_create(pen__pool **out, int cap, const char *name, void (*fn)(void *ctx, int index),
+                     void *ctx)
 {
-    *out = NULL;
-    pen__pool *pool = pen__calloc(1, sizeof *pool + (size_t)n * sizeof pool->members[0]);
+    pen__pool *pool = pen__calloc(1, sizeof *pool + (size_t)cap * sizeof pool->members[0]);
+    *out = pool;
     if (!pool)
         return PEN_ENOMEM;
     pool->fn = fn;
     pool->ctx = ctx;
+    pool->name = name;
+    pool->cap = cap;
+    return 0;
+}
+
+int pen__pool_grow(pen__pool *pool, int n)
+{
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < n; i++) {
-        member *m = &pool->members[pool->n];
-        m->pool = pool;
-        m->index = i;
+    int started = atomic_load(&pool->n);
+    for (; started < n && started < pool->cap; started++) {
+        member *m = &pool->members[started];
+        *m = (member){.pool = pool, .index = started};
         if (pthread_create(&m->thread, NULL, enter, m) != 0)
             break;
-        char name[16];
-        snprintf(name, sizeof name, "penstock-%d", i % 1000);
+        char name[32];
+        snprintf(name, sizeof name, "%.11s-%d", pool->name, started % 1000); /* 15 at most */
         pthread_setname_np(m->thread, name);
-        pool->n++;
+        atomic_store(&pool->n, started + 1);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (pool->n == 0) {
-        pen__free(pool);
-        return PEN_ENOMEM;
+    return started;
+}
+
+int pen__pool_start(pen__pool **out, int n, void (*fn)(void *ctx, int index), void *ctx)
+{
+    int rc = pen__pool_create(out, n, "penstock", fn, ctx);
+    if (rc == 0 && pen__pool_grow(*out, n) == 0) {
+        pen__free(*out);
+        *out = NULL;
+        rc = PEN_ENOMEM;
     }
-    *out = pool;
-    return 0;
+    return rc;
 }
 
 int pen__pool_size(const pen__pool *pool)
 {
-    return pool ? pool->n : 0;
+    return pool ? atomic_load(&pool->n) : 0;
 }
 
 void pen__pool_join(pen__pool *pool)

@@ -10,14 +10,17 @@
  *   3. Jobs are numbered on for ever, so that a ticket never comes back; `base` is the
  *      number at which the caller's count began, and does not change while a slot is claimed.
  *   4. While `paused` or `closed`, the ticket is empty and nothing is opened.
+ *   5. The shelf is in order of (seq, slot), and a slot on it is claimed and not done.
  */
 #include "sched/window.h"
 
 #include <penstock/error.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -28,20 +31,28 @@ enum { TICKET_BITS = 24 }; /* of slots left; above them the job's number */
 typedef struct job {
     void *payload;
     int32_t n_slots;
-    int32_t n_dropped; /* slots that were unclaimed when a pause took the ticket away */
+    int32_t n_dropped; /* slots that a pause took away, unclaimed or from the shelf */
     _Atomic int32_t n_done;
 } job;
 
 struct pen__window {
-    pthread_mutex_t lock; /* guards all below but what is atomic */
-    pthread_cond_t room;  /* workers: a slot may be claimable */
+    pthread_mutex_t lock;            /* guards all below but what is atomic */
+    pthread_cond_t room[PEN__ROLES]; /* a slot may be claimable */
+    pthread_cond_t parked;           /* a crew has grown */
     pthread_cond_t ready; /* consumer: the head may be complete; pause: a claim was done */
     pen__window_open open;
+    void (*taken)(void *ctx, void *payload); /* or NULL */
     void *ctx;
     int64_t head, tail, base;
     int open_error;
     bool closed;
-    int capacity;
+    int capacity, limit; /* of open jobs: a constant, and what is wanted now */
+    int n_reading, max_ahead;
+    pen__claim *shelf; // (PEN__SHELF_CAP), in use from first to last - 1; NULL: no readers yet
+    int first, last;
+    pen__window_let_go let_go;
+    _Atomic int crew[PEN__ROLES]; /* threads that claim */
+    _Atomic int n_shelved;        /* last - first */
     atomic_bool paused;
     _Atomic uint64_t ticket;
     job ring[];
@@ -55,12 +66,15 @@ int pen__window_create(pen__window **out, int capacity, pen__window_open open, v
         return PEN_ENOMEM;
     w->open = open;
     w->ctx = ctx;
-    w->capacity = capacity;
+    w->capacity = w->limit = capacity;
+    w->crew[PEN__WORKER] = w->crew[PEN__READER] = INT_MAX;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->room, NULL);
+    pthread_cond_init(&w->room[PEN__WORKER], NULL);
+    pthread_cond_init(&w->room[PEN__READER], NULL);
+    pthread_cond_init(&w->parked, NULL);
     pthread_cond_init(&w->ready, &monotonic);
     pthread_condattr_destroy(&monotonic);
     *out = w;
@@ -72,9 +86,19 @@ void pen__window_free(pen__window *w)
     if (!w)
         return;
     pthread_cond_destroy(&w->ready);
-    pthread_cond_destroy(&w->room);
+    pthread_cond_destroy(&w->parked);
+    pthread_cond_destroy(&w->room[PEN__READER]);
+    pthread_cond_destroy(&w->room[PEN__WORKER]);
     pthread_mutex_destroy(&w->lock);
+    pen__free(w->shelf);
     pen__free(w);
+}
+
+/* Everybody who waits for a slot looks again. */
+static void call_all(pen__window *w)
+{
+    pthread_cond_broadcast(&w->room[PEN__WORKER]);
+    pthread_cond_broadcast(&w->room[PEN__READER]);
 }
 
 static job *job_at(pen__window *w, int64_t seq)
@@ -107,7 +131,7 @@ static bool take_ticket(pen__window *w, pen__claim *out)
     } while (!atomic_compare_exchange_weak(&w->ticket, &ticket, ticket - 1));
     int64_t number = (int64_t)(ticket >> TICKET_BITS);
     const job *j = job_at(w, number);
-    *out = (pen__claim){number - w->base, j->n_slots - slots_left(ticket), j->payload};
+    *out = (pen__claim){number - w->base, j->n_slots - slots_left(ticket), j->payload, NULL, 0};
     return true;
 }
 
@@ -116,13 +140,13 @@ static void void_ticket(pen__window *w)
 {
     int32_t n_left = slots_left(atomic_exchange(&w->ticket, 0));
     if (n_left > 0)
-        job_at(w, w->tail - 1)->n_dropped = n_left;
+        job_at(w, w->tail - 1)->n_dropped += n_left;
 }
 
 /* Open a job whose slots can be claimed; false if that is not possible now. */
 static bool open_job(pen__window *w)
 {
-    if (w->paused || w->open_error || w->tail - w->head == w->capacity)
+    if (w->paused || w->open_error || w->tail - w->head >= w->limit)
         return false;
     void *payload = NULL;
     int n_slots = w->open(w->ctx, w->tail - w->base, &payload);
@@ -138,28 +162,70 @@ static bool open_job(pen__window *w)
     atomic_store(&w->ticket, (uint64_t)w->tail << TICKET_BITS | (uint64_t)n_slots);
     w->tail++;
     if (n_slots > 1) /* whoever waits for room may help with this one */
-        pthread_cond_broadcast(&w->room);
+        call_all(w);
     return true;
+}
+
+/* The oldest slot that was read ahead. */
+static bool take_shelved(pen__window *w, pen__claim *out)
+{
+    if (w->paused || w->first == w->last)
+        return false;
+    *out = w->shelf[w->first++];
+    atomic_fetch_sub(&w->n_shelved, 1);
+    pthread_cond_signal(&w->room[PEN__READER]);
+    return true;
+}
+
+/* A slot for a thread of this role, in a job that is opened if need be. */
+static bool claim_slot(pen__window *w, pen__role role, pen__claim *out)
+{
+    if (role == PEN__READER && w->n_reading + w->n_shelved >= w->max_ahead)
+        return false;
+    if (role == PEN__WORKER && take_shelved(w, out))
+        return true;
+    while (!take_ticket(w, out))
+        if (!open_job(w))
+            return false;
+    w->n_reading += role == PEN__READER;
+    return true;
+}
+
+/* Under the lock, whoever the slots are for. */
+static int claim_or_wait(pen__window *w, pen__role role, int index, bool wait, pen__claim *out)
+{
+    int rc = 0;
+    pthread_mutex_lock(&w->lock);
+    for (;;) {
+        bool is_parked = index >= w->crew[role];
+        if (w->closed)
+            rc = PEN_END;
+        else if (!is_parked && claim_slot(w, role, out))
+            rc = 0;
+        else if (!wait)
+            rc = PEN_AGAIN;
+        else {
+            pthread_cond_wait(is_parked ? &w->parked : &w->room[role], &w->lock);
+            continue;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return rc;
 }
 
 int pen__window_claim(pen__window *w, bool wait, pen__claim *out)
 {
-    if (take_ticket(w, out))
+    if (w->n_shelved == 0 && take_ticket(w, out))
         return 0;
-    int rc = 0;
-    pthread_mutex_lock(&w->lock);
-    while (rc == 0 && !take_ticket(w, out)) {
-        if (w->closed)
-            rc = PEN_END;
-        else if (open_job(w))
-            continue;
-        else if (!wait)
-            rc = PEN_AGAIN;
-        else
-            pthread_cond_wait(&w->room, &w->lock);
-    }
-    pthread_mutex_unlock(&w->lock);
-    return rc;
+    return claim_or_wait(w, PEN__WORKER, 0, wait, out);
+}
+
+int pen__window_claim_as(pen__window *w, pen__role role, int index, pen__claim *out)
+{
+    if (role == PEN__WORKER && index < w->crew[role] && w->n_shelved == 0 && take_ticket(w, out))
+        return 0;
+    return claim_or_wait(w, role, index, true, out);
 }
 
 void pen__window_done(pen__window *w, const pen__claim *claim)
@@ -174,10 +240,89 @@ void pen__window_done(pen__window *w, const pen__claim *claim)
     pthread_mutex_unlock(&w->lock);
 }
 
+static bool comes_after(const pen__claim *a, const pen__claim *b)
+{
+    return a->seq != b->seq ? a->seq > b->seq : a->slot > b->slot;
+}
+
+void pen__window_shelve(pen__window *w, const pen__claim *claim)
+{
+    pthread_mutex_lock(&w->lock);
+    if (w->last == PEN__SHELF_CAP) { /* never more than max_ahead: there is room in front */
+        memmove(w->shelf, w->shelf + w->first, (size_t)(w->last - w->first) * sizeof *w->shelf);
+        w->last -= w->first;
+        w->first = 0;
+    }
+    int at = w->last++;
+    for (; at > w->first && comes_after(&w->shelf[at - 1], claim); at--)
+        w->shelf[at] = w->shelf[at - 1];
+    w->shelf[at] = *claim;
+    w->n_reading--;
+    atomic_fetch_add(&w->n_shelved, 1);
+    pthread_cond_signal(&w->room[PEN__WORKER]);
+    if (w->paused)
+        pthread_cond_broadcast(&w->ready);
+    pthread_mutex_unlock(&w->lock);
+}
+
+size_t pen__window_strip(pen__window *w, void **cargo)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&w->lock);
+    for (int i = w->last - 1; i >= w->first && bytes == 0; i--)
+        if (w->shelf[i].cargo) {
+            *cargo = w->shelf[i].cargo;
+            bytes = w->shelf[i].cargo_bytes;
+            w->shelf[i].cargo = NULL;
+            w->shelf[i].cargo_bytes = 0;
+        }
+    pthread_mutex_unlock(&w->lock);
+    return bytes;
+}
+
+void pen__window_on_take(pen__window *w, void (*taken)(void *ctx, void *payload))
+{
+    pthread_mutex_lock(&w->lock);
+    w->taken = taken;
+    pthread_mutex_unlock(&w->lock);
+}
+
+void pen__window_limit(pen__window *w, int n_jobs)
+{
+    pthread_mutex_lock(&w->lock);
+    w->limit = n_jobs < 1 ? 1 : n_jobs > w->capacity ? w->capacity : n_jobs;
+    call_all(w);
+    pthread_mutex_unlock(&w->lock);
+}
+
+void pen__window_crew(pen__window *w, pen__role role, int n_threads)
+{
+    pthread_mutex_lock(&w->lock);
+    w->crew[role] = n_threads;
+    pthread_cond_broadcast(&w->parked);
+    pthread_cond_broadcast(&w->room[role]); /* some are to be parked now */
+    pthread_mutex_unlock(&w->lock);
+}
+
+int pen__window_read_ahead(pen__window *w, int n_slots, pen__window_let_go let_go)
+{
+    int rc = 0;
+    pthread_mutex_lock(&w->lock);
+    if (n_slots > 0 && !w->shelf && !(w->shelf = pen__calloc(PEN__SHELF_CAP, sizeof *w->shelf))) {
+        rc = PEN_ENOMEM;
+    } else {
+        w->max_ahead = n_slots > PEN__SHELF_CAP ? PEN__SHELF_CAP : n_slots;
+        w->let_go = let_go;
+        pthread_cond_broadcast(&w->room[PEN__READER]);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return rc;
+}
+
 void pen__window_poke(pen__window *w)
 {
     pthread_mutex_lock(&w->lock);
-    pthread_cond_broadcast(&w->room);
+    call_all(w);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -211,8 +356,10 @@ int pen__window_take(pen__window *w, int64_t timeout_ns, void **payload)
     }
     if (rc == 0) {
         *payload = job_at(w, w->head)->payload;
+        if (w->taken)
+            w->taken(w->ctx, *payload);
         w->head++;
-        pthread_cond_broadcast(&w->room);
+        call_all(w);
     }
     pthread_mutex_unlock(&w->lock);
     return rc;
@@ -237,12 +384,28 @@ static bool is_busy(pen__window *w)
     return false;
 }
 
+/* Empty the shelf: what was on it is dropped.  The lock is open while a cargo goes. */
+static void clear_shelf(pen__window *w)
+{
+    while (w->last > w->first) {
+        pen__claim claim = w->shelf[w->first++];
+        atomic_fetch_sub(&w->n_shelved, 1);
+        job_at(w, w->base + claim.seq)->n_dropped++;
+        if (!claim.cargo)
+            continue;
+        pen__window_let_go let_go = w->let_go;
+        pthread_mutex_unlock(&w->lock);
+        let_go(w->ctx, claim.cargo, claim.cargo_bytes);
+        pthread_mutex_lock(&w->lock);
+    }
+}
+
 void pen__window_pause(pen__window *w, void (*drop)(void *ctx, void *payload))
 {
     pthread_mutex_lock(&w->lock);
     atomic_store(&w->paused, true); /* before looking: a slot done from now on is announced */
     void_ticket(w);
-    while (is_busy(w))
+    for (clear_shelf(w); is_busy(w); clear_shelf(w))
         pthread_cond_wait(&w->ready, &w->lock);
     for (; w->head < w->tail; w->head++)
         drop(w->ctx, job_at(w, w->head)->payload);
@@ -255,7 +418,7 @@ void pen__window_resume(pen__window *w)
 {
     pthread_mutex_lock(&w->lock);
     atomic_store(&w->paused, false);
-    pthread_cond_broadcast(&w->room);
+    call_all(w);
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -264,17 +427,32 @@ void pen__window_close(pen__window *w)
     pthread_mutex_lock(&w->lock);
     w->closed = true;
     void_ticket(w);
-    pthread_cond_broadcast(&w->room);
+    call_all(w);
+    pthread_cond_broadcast(&w->parked);
     pthread_cond_broadcast(&w->ready);
     pthread_mutex_unlock(&w->lock);
 }
 
+pen__window_facts pen__window_look(pen__window *w)
+{
+    pthread_mutex_lock(&w->lock);
+    pen__window_facts facts = {
+        .n_open = (int)(w->tail - w->head),
+        .n_shelved = w->n_shelved,
+        .n_busy = -w->n_shelved - slots_left(atomic_load(&w->ticket)),
+    };
+    for (int64_t n = w->head; n < w->tail; n++) {
+        const job *j = job_at(w, n);
+        facts.n_busy += j->n_slots - atomic_load(&j->n_done);
+        facts.n_ready += is_complete(j);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (facts.n_busy < 0) /* claims went on meanwhile */
+        facts.n_busy = 0;
+    return facts;
+}
+
 int pen__window_ready_count(pen__window *w)
 {
-    int n = 0;
-    pthread_mutex_lock(&w->lock);
-    for (int64_t seq = w->head; seq < w->tail; seq++)
-        n += is_complete(job_at(w, seq));
-    pthread_mutex_unlock(&w->lock);
-    return n;
+    return pen__window_look(w).n_ready;
 }

@@ -172,6 +172,46 @@ static void a_failed_allocation_gives_the_reservation_back(void **state)
     pen__budget_free(b);
 }
 
+typedef struct shelf {
+    pen__block blocks[8];
+    int n;
+} shelf;
+
+static size_t give_one(void *ctx, void **data)
+{
+    shelf *s = ctx;
+    if (s->n == 0)
+        return 0;
+    *data = s->blocks[--s->n].data;
+    return s->blocks[s->n].cap;
+}
+
+static void what_can_wait_leaves_a_quarter_and_is_reclaimed(void **state)
+{
+    (void)state;
+    int64_t before = pen__mem_live(), used, peak;
+    pen__budget *b;
+    pen__block x;
+    shelf s = {0};
+    assert_int_equal(pen__budget_create(&b, MIB, NULL), 0);
+    pen__budget_set_reclaim(b, give_one, &s);
+    while (s.n < 8 && pen__budget_get_spare(b, 100 * KIB, &s.blocks[s.n]) == 0)
+        s.n++;
+    assert_int_equal(s.n, 6); /* of 128 KiB */
+    pen__budget_usage(b, &used, &peak);
+    assert_true(used <= MIB / 4 * 3);
+    assert_int_equal(pen__budget_get(b, NULL, 0, 700 * KIB, 0, false, &x), 0);
+    assert_int_equal(s.n, 2); /* four had to go */
+    pen__budget_usage(b, &used, &peak);
+    assert_true(used <= MIB && peak <= MIB);
+    pen__budget_put(b, NULL, &x);
+    assert_int_equal(pen__budget_get_spare(b, 2 * MIB, &x), PEN_AGAIN);
+    while (s.n > 0)
+        pen__budget_put(b, NULL, &s.blocks[--s.n]);
+    pen__budget_free(b);
+    assert_int_equal(pen__mem_live(), before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +221,7 @@ int main(void)
         cmocka_unit_test(the_limit_holds_under_eight_threads_and_all_finish),
         cmocka_unit_test(cancelling_ends_the_wait),
         cmocka_unit_test(a_failed_allocation_gives_the_reservation_back),
+        cmocka_unit_test(what_can_wait_leaves_a_quarter_and_is_reclaimed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,6 +200,167 @@ static void closing_sends_everybody_home(void **state)
     pen__window_free(f.window);
 }
 
+static void fewer_jobs_are_open_once_enough_were_taken(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    pen__claim claim;
+    void *payload;
+    while (pen__window_claim(f.window, false, &claim) == 0)
+        pen__window_done(f.window, &claim);
+    assert_int_equal(f.n_opened, CAPACITY);
+    pen__window_limit(f.window, 1);
+    for (int i = 1; i < CAPACITY; i++) {
+        assert_int_equal(pen__window_take(f.window, 0, &payload), 0);
+        assert_int_equal(pen__window_claim(f.window, false, &claim), PEN_AGAIN);
+    }
+    assert_int_equal(pen__window_take(f.window, 0, &payload), 0);
+    int n = 0;
+    while (pen__window_claim(f.window, false, &claim) == 0) {
+        pen__window_done(f.window, &claim);
+        n++;
+    }
+    assert_int_equal(n, SLOTS);
+    pen__window_limit(f.window, 100); /* not above its capacity */
+    while (pen__window_claim(f.window, false, &claim) == 0) {
+        pen__window_done(f.window, &claim);
+        n++;
+    }
+    assert_int_equal(n, CAPACITY * SLOTS);
+    pen__window_free(f.window);
+}
+
+static int64_t n_let_go;
+
+static void let_go(void *ctx, void *cargo, size_t bytes)
+{
+    (void)ctx, (void)cargo;
+    n_let_go += (int64_t)bytes;
+}
+
+/* Slots that readers claimed, with a cargo of their own number, shelved in a strange order. */
+static void shelve_some(fixture *f, char *cargo, int n)
+{
+    static const int order[] = {2, 0, 3, 1};
+    pen__claim claims[4];
+    for (int i = 0; i < n; i++)
+        assert_int_equal(pen__window_claim_as(f->window, PEN__READER, 0, &claims[i]), 0);
+    for (int i = 0; i < n; i++) {
+        pen__claim *claim = &claims[order[i]];
+        claim->cargo = &cargo[order[i]];
+        claim->cargo_bytes = (size_t)order[i] + 1;
+        pen__window_shelve(f->window, claim);
+    }
+}
+
+static void shelved_slots_go_to_workers_first_and_in_order(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    char cargo[4];
+    pen__claim claim;
+    assert_int_equal(pen__window_read_ahead(f.window, 4, let_go), 0);
+    shelve_some(&f, cargo, 4);
+    pen__window_facts facts = pen__window_look(f.window);
+    assert_int_equal(facts.n_shelved, 4);
+    assert_int_equal(facts.n_busy, 0);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(pen__window_claim(f.window, false, &claim), 0);
+        assert_int_equal(claim.slot, i);
+        assert_ptr_equal(claim.cargo, i < 4 ? &cargo[i] : NULL);
+        assert_int_equal(pen__window_look(f.window).n_busy, 1);
+        pen__window_done(f.window, &claim);
+    }
+    void *payload;
+    assert_int_equal(pen__window_take(f.window, 0, &payload), 0);
+    pen__window_free(f.window);
+}
+
+static void a_cargo_is_taken_from_the_slot_whose_turn_is_last(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    char cargo[4];
+    void *taken;
+    pen__claim claim;
+    assert_int_equal(pen__window_read_ahead(f.window, 4, let_go), 0);
+    shelve_some(&f, cargo, 4);
+    for (int i = 3; i >= 1; i--) {
+        assert_int_equal(pen__window_strip(f.window, &taken), i + 1);
+        assert_ptr_equal(taken, &cargo[i]);
+    }
+    for (int i = 0; i < 4; i++) { /* the slots are still there */
+        assert_int_equal(pen__window_claim(f.window, false, &claim), 0);
+        assert_int_equal(claim.slot, i);
+        assert_ptr_equal(claim.cargo, i == 0 ? &cargo[0] : NULL);
+        pen__window_done(f.window, &claim);
+    }
+    assert_int_equal(pen__window_strip(f.window, &taken), 0);
+    pen__window_free(f.window);
+}
+
+static void pausing_empties_the_shelf(void **state)
+{
+    (void)state;
+    fixture f;
+    setup(&f);
+    char cargo[4];
+    pen__claim claim;
+    n_let_go = 0;
+    assert_int_equal(pen__window_read_ahead(f.window, 4, let_go), 0);
+    shelve_some(&f, cargo, 4);
+    pen__window_pause(f.window, drop_job);
+    assert_int_equal(n_let_go, 1 + 2 + 3 + 4);
+    assert_int_equal(f.n_dropped, 1);
+    assert_int_equal(pen__window_claim(f.window, false, &claim), PEN_AGAIN);
+    pen__window_resume(f.window);
+    assert_int_equal(pen__window_claim(f.window, false, &claim), 0);
+    assert_true(claim.seq == 0 && claim.slot == 0 && !claim.cargo);
+    pen__window_done(f.window, &claim);
+    pen__window_free(f.window);
+}
+
+typedef struct crowd {
+    fixture f;
+    _Atomic int64_t n_by[8];
+} crowd;
+
+static void work_in_a_crowd(void *ctx, int index)
+{
+    crowd *c = ctx;
+    pen__claim claim;
+    while (pen__window_claim_as(c->f.window, PEN__WORKER, index, &claim) == 0) {
+        atomic_fetch_add((_Atomic int *)claim.payload, 1);
+        atomic_fetch_add(&c->n_by[index], 1);
+        pen__window_done(c->f.window, &claim);
+    }
+}
+
+static void those_outside_the_crew_are_parked(void **state)
+{
+    (void)state;
+    crowd c;
+    memset(&c, 0, sizeof c);
+    setup(&c.f);
+    pen__window_crew(c.f.window, PEN__WORKER, 2);
+    pen__pool *pool;
+    assert_int_equal(pen__pool_start(&pool, 4, work_in_a_crowd, &c), 0);
+    void *payload;
+    for (int seq = 0; seq < JOBS / 2; seq++)
+        assert_int_equal(pen__window_take(c.f.window, -1, &payload), 0);
+    assert_int_equal(c.n_by[2] + c.n_by[3], 0);
+    for (int seq = 0; seq < JOBS / 2; seq++) { /* and no change stops the others */
+        pen__window_crew(c.f.window, PEN__WORKER, 1 + seq % 4);
+        assert_int_equal(pen__window_take(c.f.window, -1, &payload), 0);
+    }
+    pen__window_close(c.f.window);
+    pen__pool_join(pool);
+    pen__window_free(c.f.window);
+}
+
 static void failed_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
@@ -224,6 +385,11 @@ int main(void)
         cmocka_unit_test(a_failed_opening_is_reported_after_the_jobs_before_it),
         cmocka_unit_test(workers_wait_until_they_are_told_of_a_job),
         cmocka_unit_test(closing_sends_everybody_home),
+        cmocka_unit_test(fewer_jobs_are_open_once_enough_were_taken),
+        cmocka_unit_test(shelved_slots_go_to_workers_first_and_in_order),
+        cmocka_unit_test(a_cargo_is_taken_from_the_slot_whose_turn_is_last),
+        cmocka_unit_test(pausing_empties_the_shelf),
+        cmocka_unit_test(those_outside_the_crew_are_parked),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

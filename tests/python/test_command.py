@@ -28,6 +28,14 @@ def penstock(*arguments: object, **environment: str) -> subprocess.CompletedProc
         (("bench", "x", "--memory", "2XB"), "2GiB"),
         (("bench", "x", "--memory", "-1"), "2GiB"),
         (("bench", "x", "--memory", "nan"), "2GiB"),
+        (("bench", "x", "--step-ms", "40,"), "MEAN,JITTER"),
+        (("bench", "x", "--step-ms", "10,20"), "MEAN,JITTER"),
+        (("bench", "x", "--step-ms", "-1"), "MEAN,JITTER"),
+        (("bench", "x", "--step-ms", "nan"), "MEAN,JITTER"),
+        (("bench", "x", "--policy", "clever"), "fixed, rules, hillclimb or model"),
+        (("bench", "x", "--set", "worker=1"), "workers=N"),
+        (("bench", "x", "--set", "share_decode=1"), "workers=N"),
+        (("bench", "x", "--set", "io=many"), "--set"),
         (("bench", "x", "--seed", "-1"), "2^64-1"),
         (("bench", "x", "--seed", "18446744073709551616"), "2^64-1"),
         (("replay", "x", "--ops", "mine"), "imagenet-train or imagenet-val"),
@@ -56,6 +64,24 @@ def test_bench_takes_memory_with_units_and_every_seed(folder: Path, memory: str)
     )
     assert (run.returncode, run.stderr) == (0, "")
     assert len(json.loads(run.stdout)["images_per_s"]) == 1
+
+
+def test_bench_beside_a_device_reports_what_the_run_cost(folder: Path, tmp_path: Path) -> None:
+    log = tmp_path / "decisions.jsonl"
+    device = ("--step-ms", "30,10", "--policy", "model", "--decisions", log)
+    run = penstock(
+        "bench", folder, "--epochs", 2, "--batch-size", 4, *device, "--set", "io=3", "--json"
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    told = json.loads(run.stdout)
+    assert (told["policy"], told["step_ms"], told["jitter_ms"]) == ("model", 30, 10)
+    assert 0 <= told["wait_share"] <= 1
+    assert 0 <= told["batch_wait_p50_ms"] <= told["batch_wait_p95_ms"] <= told["batch_wait_p99_ms"]
+    assert told["seconds"] >= 2 * 6 * 0.02  # it slept: no batch came sooner
+    assert told["rss_peak_bytes"] > 0 and told["cpu_s"] > 0 and told["samples_per_s"] > 0
+    assert told["knobs"]["io"] == 3
+    assert told["verdict"].startswith("training waits")
+    assert all(json.loads(line)["pinned"] == ["io"] for line in log.read_text().splitlines())
 
 
 def test_a_misspelt_switch_is_named() -> None:

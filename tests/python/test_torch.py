@@ -150,3 +150,27 @@ def test_it_trains_a_small_network(folder):
             optimizer.step()
             losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+def test_knobs_and_policy_reach_the_native_loader(folder, ops):
+    options = {"batch_size": 4, "shuffle": True, "seed": 3, "transform": ops}
+    plain = ptorch.DataLoader(folder, policy="fixed", num_workers=0, **options)
+    want = [images.clone() for images, _ in plain]
+    with ptorch.DataLoader(folder, **options) as loader:
+        with pytest.raises(RuntimeError, match="before the first iteration"):
+            loader.verdict()
+        assert loader.policy == "model"
+        got = []
+        for images, _ in loader:
+            got.append(images)
+            loader.policy = "rules"
+            loader.knobs.set(workers=1, read_ahead=6)
+        assert all(torch.equal(one, other) for one, other in zip(got, want, strict=True))
+        assert loader.knobs.workers == 1
+        assert loader.telemetry()["stages"]["wait"]["count"] == len(want)
+        assert loader.verdict().startswith("training waits")
+        with pytest.raises(ValueError, match="policy must be one of"):
+            loader.policy = "clever"
+        assert loader.policy == "rules"
+    with pytest.raises(RuntimeError, match="natively compiled"):
+        _ = ptorch.DataLoader([1, 2, 3], num_workers=0).knobs

@@ -117,7 +117,7 @@ def test_an_empty_dataset_cannot_be_shuffled():
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"policy": "rules"}, "policy must be 'fixed'"),
+        ({"policy": "clever"}, "policy must be one of"),
         ({"num_workers": 257}, "num_workers must be at most 256"),
         ({"order": "backwards"}, "order must be one of"),
         ({"order": "sequential", "shuffle": True}, "contradict"),

@@ -23,7 +23,7 @@ import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Self
 
 import torch
@@ -33,14 +33,19 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from penstock import transforms
 from penstock._core import Dataset
 from penstock.errors import StateError
+from penstock.fed import FedLoader
+from penstock.knobs import Knobs
 from penstock.loader import (
     INT32_MAX,
     INT64_MAX,
     MAX_WORKERS,
     ON_ERROR,
+    POLICIES,
     Closing,
+    Loader,
     OnError,
     Path,
+    Policy,
     Tail,
     budget_bytes,
 )
@@ -85,7 +90,8 @@ class DataLoader(Closing, torch_data.DataLoader):
     max_bad        so many are tolerated
     ledger         a file that bad images are written to, as lines of JSON
     memory_budget  bytes, or text such as "2GiB"
-    policy         who sets the knobs while it runs; "fixed": nobody
+    policy         who turns the knobs of a native dataset's loader while it runs: "model",
+                   "hillclimb", "rules"; "fixed": nobody.  May be set at any time
     batch_ops      MixUp or CutMix, done natively to whole batches
     compile        False: leave the dataset in Python whatever it is
     dtype, layout  of a native dataset's images
@@ -125,7 +131,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         on_error: OnError = "raise",
         max_bad: int = 1000,
         ledger: Path | None = None,
-        policy: Literal["fixed"] = "fixed",
+        policy: Policy = "model",
         order: Order | None = None,
         batch_ops: BatchOps = (),
         compile: bool = True,
@@ -143,7 +149,8 @@ class DataLoader(Closing, torch_data.DataLoader):
         self.rank, self.world_size, self.tail = rank, world_size, tail
         self.on_error: OnError = on_error
         self.max_bad, self.ledger = max_bad, ledger
-        self.policy, self.order, self.compile = policy, order, compile
+        self.policy: Policy = policy
+        self.order, self.compile = order, compile
         self.batch_ops: BatchOps = batch_ops or ()
         self.dtype, self.layout, self.cache_dir = dtype, layout, cache_dir
         self.block_size, self.window = block_size, window
@@ -186,7 +193,7 @@ class DataLoader(Closing, torch_data.DataLoader):
             self.seed = check_seed(self.seed)
         _check_order(self.order, shuffle, is_given, is_iterable)
         self._place = _place(self.rank, self.world_size, is_given or is_iterable)
-        _check_choices(self.policy, self.on_error)
+        _check_choice("on_error", self.on_error, ON_ERROR)
         _check_numbers(self.block_size, self.window, self.max_bad)
         budget_bytes(self.memory_budget)
         self._order_kind = self._who_orders(shuffle, is_given, is_iterable)
@@ -404,9 +411,32 @@ class DataLoader(Closing, torch_data.DataLoader):
 
     def stats(self) -> dict[str, int]:
         """Counters of the native engine since creation: batches, bytes, time by stage (ns)."""
+        return self._native().stats()
+
+    def telemetry(self) -> dict[str, Any]:
+        """Service times by stage, queues and waits, as `penstock.Loader.telemetry`."""
+        return self._native().telemetry()
+
+    def verdict(self) -> str:
+        """One line: how much the loop waits, for what, and what would help."""
+        return self._native().verdict()
+
+    @property
+    def knobs(self) -> Knobs:
+        """Settings that may change while it runs, as `penstock.Loader.knobs`."""
+        return self._native().knobs
+
+    def _native(self) -> Loader | FedLoader:
         if not isinstance(self._engine, NativeEngine):
-            raise RuntimeError("only loaders of natively compiled datasets keep these figures")
-        return self._engine.stats()
+            raise RuntimeError("only loaders of natively compiled datasets have this")
+        return self._engine.newest()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "policy":
+            _check_choice(name, value, POLICIES)
+            if isinstance(engine := self.__dict__.get("_engine"), NativeEngine):
+                engine.set_policy(value)
+        super().__setattr__(name, value)
 
     def close(self) -> None:
         """End threads and processes.  Batches already received stay valid."""
@@ -552,11 +582,9 @@ def _check_order(
         raise ValueError(f"order={order!r} and {who} contradict each other: both decide the order")
 
 
-def _check_choices(policy: str, on_error: str) -> None:
-    if policy != "fixed":
-        raise ValueError(f"policy must be 'fixed', the only one there is so far, not {policy!r}")
-    if on_error not in ON_ERROR:
-        raise ValueError(f"on_error must be one of {list(ON_ERROR)}, not {on_error!r}")
+def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {list(choices)}, not {value!r}")
 
 
 def _check_numbers(block_size: int, window: int, max_bad: int) -> None:

@@ -21,7 +21,7 @@ from torch.utils.dlpack import from_dlpack
 from penstock._core import Batch, Dataset
 from penstock.errors import Error
 from penstock.fed import FedLoader
-from penstock.loader import Loader
+from penstock.loader import Loader, Policy
 from penstock.sample import DType
 from penstock.torch.order import OwnOrder, Task, Work, largest_batch, n_ahead, ranks
 
@@ -132,10 +132,16 @@ class NativeEngine:
         """Bad samples so far, which max_bad limits, those before a resume included."""
         return 0 if self._loader is None else int(self._loader.state_dict()["bad"])
 
-    def stats(self) -> dict[str, int]:
+    def newest(self) -> Loader | FedLoader:
         if self._loader is None:
             raise RuntimeError("there are no figures before the first iteration")
-        return self._loader.stats()
+        return self._loader
+
+    def set_policy(self, policy: Policy) -> None:
+        """Who turns the knobs, of the present loader and of later ones."""
+        self._options["policy"] = policy
+        if self._loader is not None:
+            self._loader.policy = policy
 
     def close(self) -> None:
         if self._loader is not None:
@@ -150,6 +156,7 @@ def _options(loader: Any) -> dict[str, Any]:
         "max_bad": loader.max_bad,
         "ledger": loader.ledger,
         "memory_budget": loader.memory_budget,
+        "policy": loader.policy,
         "layout": loader.layout,
         "batch_ops": loader.batch_ops,
     }

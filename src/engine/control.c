@@ -1,0 +1,300 @@
+/* control.c - the thread that measures once a period and asks the policy.
+ *
+ * It runs only while there is a policy that decides, or a log to write, and from the first
+ * batch on.  It has one way to end: `is_ending` under the lock, and a join.
+ *
+ * Stage times are taken over the last 4 to 8 periods: two older observations stand by, and
+ * every 4 periods the younger becomes the base.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/mem.h"
+#include "engine/decisions.h"
+#include "engine/loader_impl.h"
+#include "engine/observe.h"
+#include "source/fileio.h"
+#include "telemetry/limits.h"
+
+enum { GENERATION = 4 };
+
+struct pen__control {
+    pthread_mutex_t lock; /* guards all up to the blank line */
+    pthread_cond_t changed;
+    bool is_ending, is_running; /* running: batches were asked for */
+    pen__pool *thread;
+    const pen_knob_policy *policy; /* NULL: fixed */
+    void *memory;                  /* the policy's */
+    bool is_fresh;                 /* it has not been asked yet */
+    char reason[PEN_REASON_CAP];
+
+    /* the thread's own */
+    pen__ledger log;
+    int64_t period;
+    pen_sampler *sampler;
+    pen_machine *machine; // (2), the newest is machine[period % 2]
+    pen_rates *rates;
+    bool has_machine; /* an older reading is there */
+    pen__facts base, middle, before, now;
+};
+
+int pen__control_create(pen_loader *loader, const char *log_path, pen_error *err)
+{
+    struct pen__control *c = pen__calloc(1, sizeof *c);
+    if (!c)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    loader->control = c;
+    int rc = pen__ledger_open(&c->log, log_path, err);
+    if (rc)
+        pen__fail_prefix(err, "decision log");
+    return rc ? rc : pen_loader_set_policy(loader, loader->opts.policy, err);
+}
+
+void pen__control_free(pen_loader *loader)
+{
+    struct pen__control *c = loader->control;
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->is_ending = true;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pen__pool_join(c->thread);
+    pen_sampler_free(c->sampler);
+    pen__free(c->machine);
+    pen__free(c->rates);
+    pen__ledger_close(&c->log);
+    pen__free(c->memory);
+    pthread_cond_destroy(&c->changed);
+    pthread_mutex_destroy(&c->lock);
+    pen__free(c);
+    loader->control = NULL;
+}
+
+/* Is there anything to do each period?  The lock is held. */
+static bool is_wanted(const struct pen__control *c)
+{
+    return (c->policy && c->policy->decide) || c->log.fd >= 0;
+}
+
+/* ---- the thread ---- */
+
+/* The machine's side is an extra: without it fields are NaN. */
+static void read_machine(struct pen__control *c)
+{
+    if (!c->machine) {
+        pen_machine *machine = pen__calloc(2, sizeof *machine);
+        pen_rates *rates = pen__calloc(1, sizeof *rates);
+        if (!machine || !rates || pen_sampler_create(&c->sampler, NULL, NULL) != 0) {
+            pen__free(machine);
+            pen__free(rates);
+            return;
+        }
+        c->machine = machine;
+        c->rates = rates;
+    }
+    pen_machine *now = &c->machine[c->period % 2], *before = &c->machine[!(c->period % 2)];
+    now->struct_size = sizeof *now;
+    c->rates->struct_size = sizeof *c->rates;
+    bool is_good = pen_sampler_read(c->sampler, now) == 0;
+    if (is_good && c->has_machine)
+        is_good = pen_machine_rates(before, now, c->rates) == 0;
+    else
+        memset(c->rates, 0, sizeof *c->rates);
+    c->has_machine = is_good;
+}
+
+static void get_table(const pen_loader *loader, pen_knob_info table[PEN_KNOB_COUNT])
+{
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        pen_loader_knob(loader, i, &table[i]);
+}
+
+/* A log that cannot be written is given up, and the reason says so. */
+static void write_log(struct pen__control *c, const pen__decision *decision)
+{
+    pen__text line = {0};
+    if (c->log.fd < 0)
+        return;
+    pen__decision_write(decision, &line);
+    int rc = line.failed ? -ENOMEM : pen__write_full(c->log.fd, line.data, line.len);
+    pen__text_fini(&line);
+    if (rc == 0)
+        return;
+    pen__ledger_close(&c->log);
+    pthread_mutex_lock(&c->lock);
+    snprintf(c->reason, sizeof c->reason, "the decision log cannot be written: %s", strerror(-rc));
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Ask the policy, turn the knobs, write it down. */
+static void decide(pen_loader *loader, struct pen__control *c, const pen_policy_state *state)
+{
+    pen_knob_info table[PEN_KNOB_COUNT];
+    pen_knobs before, wanted, after;
+    char reason[PEN_REASON_CAP] = "";
+    get_table(loader, table);
+    pen_loader_get_knobs(loader, &before);
+    wanted = before;
+    pen__decision decision = {
+        .period = c->period,
+        .time_ns = c->now.time_ns,
+        .state = state,
+        .table = table,
+        .before = &before,
+        .wanted = &wanted,
+        .after = &after,
+        .reason = reason,
+    };
+    pthread_mutex_lock(&c->lock);
+    const pen_knob_policy *policy = c->policy;
+    decision.policy = policy ? policy->name : "fixed";
+    decision.is_fresh = c->is_fresh;
+    c->is_fresh = false;
+    if (policy && policy->decide)
+        policy->decide(c->memory, state, table, &wanted, reason);
+    memcpy(c->reason, reason, sizeof reason);
+    pthread_mutex_unlock(&c->lock);
+    pen__board_turn(loader, &wanted); /* fewer threads than wanted: seen in the next state */
+    pen_loader_get_knobs(loader, &after);
+    write_log(c, &decision);
+}
+
+static void look(pen_loader *loader, struct pen__control *c)
+{
+    read_machine(c);
+    pen__observe(loader, &c->now);
+    if (c->period == 0)
+        c->base = c->middle = c->before = c->now;
+}
+
+/* One period is over. */
+static void tick(pen_loader *loader, struct pen__control *c)
+{
+    c->period++;
+    const bool had_machine = c->has_machine;
+    look(loader, c);
+    pen_policy_state state;
+    const bool has_rates = had_machine && c->has_machine;
+    pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
+                       has_rates ? c->rates : NULL, pen__limit_cores(), loader->opts.batch_size,
+                       &state);
+    decide(loader, c, &state);
+    if (c->period % GENERATION == 0) {
+        c->base = c->middle;
+        c->middle = c->now;
+    }
+    c->before = c->now;
+}
+
+/* Wait for the end of the period; false: it is over for good.  The lock is held. */
+static bool wait_period(struct pen__control *c, int64_t deadline_ns)
+{
+    const struct timespec until = {deadline_ns / 1000000000, deadline_ns % 1000000000};
+    while (!c->is_ending) {
+        if (!is_wanted(c))
+            pthread_cond_wait(&c->changed, &c->lock);
+        else if (pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT)
+            break;
+    }
+    return !c->is_ending;
+}
+
+static void run(void *ctx, int index)
+{
+    (void)index;
+    pen_loader *loader = ctx;
+    struct pen__control *c = loader->control;
+    const int64_t period_ns = (int64_t)loader->opts.period_ms * 1000000;
+    pen__observe(loader, &c->now);
+    c->base = c->middle = c->before = c->now;
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        bool goes_on = wait_period(c, pen__now_ns() + period_ns);
+        pthread_mutex_unlock(&c->lock);
+        if (!goes_on)
+            return;
+        tick(loader, c);
+    }
+}
+
+/* Start the thread if there is work for it.  The lock is held. */
+static int start_if_wanted(pen_loader *loader, struct pen__control *c)
+{
+    if (!c->is_running || c->thread || !is_wanted(c))
+        return 0;
+    int rc = pen__pool_create(&c->thread, 1, "penstock-ctl", run, loader);
+    if (rc == 0 && pen__pool_grow(c->thread, 1) == 0) {
+        pen__free(c->thread);
+        c->thread = NULL;
+        rc = PEN_ENOMEM;
+    }
+    return rc;
+}
+
+/* ---- from other threads ---- */
+
+int pen__control_start(pen_loader *loader)
+{
+    struct pen__control *c = loader->control;
+    pthread_mutex_lock(&c->lock);
+    c->is_running = true;
+    int rc = start_if_wanted(loader, c);
+    pthread_mutex_unlock(&c->lock);
+    return rc;
+}
+
+int pen_loader_set_policy(pen_loader *loader, const pen_knob_policy *policy, pen_error *err)
+{
+    int rc = pen__loader_check_owner(loader, err);
+    if (rc)
+        return rc;
+    struct pen__control *c = loader->control;
+    void *memory = policy && policy->memory_bytes ? pen__calloc(1, policy->memory_bytes) : NULL;
+    if (policy && policy->memory_bytes && !memory)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    pthread_mutex_lock(&c->lock);
+    void *old = c->memory;
+    c->policy = policy;
+    c->memory = memory;
+    c->is_fresh = true;
+    rc = start_if_wanted(loader, c);
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+    pen__free(old);
+    return rc ? pen__fail(err, rc, -1, "cannot start a thread") : 0;
+}
+
+const char *pen_loader_policy(const pen_loader *loader)
+{
+    if (pen__loader_check_owner(loader, NULL) != 0)
+        return "fixed"; /* in a child, nobody turns knobs */
+    struct pen__control *c = loader->control;
+    pthread_mutex_lock(&c->lock);
+    const char *name = c->policy ? c->policy->name : "fixed";
+    pthread_mutex_unlock(&c->lock);
+    return name;
+}
+
+int64_t pen_loader_reason(const pen_loader *loader, char *dst, size_t dst_cap)
+{
+    int rc = pen__loader_check_owner(loader, NULL);
+    if (rc)
+        return rc;
+    struct pen__control *c = loader->control;
+    pthread_mutex_lock(&c->lock);
+    int n = snprintf(dst, dst_cap, "%s", c->reason);
+    pthread_mutex_unlock(&c->lock);
+    return (size_t)n < dst_cap ? n : PEN_ENOSPC;
+}

@@ -1,0 +1,41 @@
+/* observe.h - what is going on in a loader, at one moment and between two. */
+#ifndef PEN_ENGINE_OBSERVE_H
+#define PEN_ENGINE_OBSERVE_H
+
+#include <penstock/policy.h>
+#include <penstock/stats.h>
+#include <penstock/telemetry.h>
+
+#include "sched/window.h"
+#include "telemetry/meter.h"
+
+/* Counters of all threads, added up; and some gauges. */
+typedef struct pen__facts {
+    int64_t time_ns;
+    pen__times stages[PEN_STAGE_COUNT];
+    int64_t batches, samples, made; /* delivered; finished by workers */
+    int64_t bytes_in, bytes_out;
+    int64_t wait_ns; /* the caller's, the present wait included */
+    bool is_away;    /* it is between two epochs */
+    int64_t mix_ns, idle_ns, memory_wait_ns, shared_wait_ns;
+    int workers, readers;
+    pen__window_facts window;
+    int64_t budget_bytes, budget_used, slab_bytes;
+    int64_t ahead_samples, ahead_bytes; /* of those that come next; -1: not known */
+} pen__facts;
+
+/* PEN_EFORK. */
+int pen__observe(const pen_loader *loader, pen__facts *out);
+
+/* The state of the period between `before` and `now`; stage times are those since `base`.
+ * `machine` and `rates` may be NULL.  Pure. */
+void pen__observe_state(const pen__facts *base, const pen__facts *before, const pen__facts *now,
+                        const pen_machine *machine, const pen_rates *rates, double cores,
+                        double batch_samples, pen_policy_state *out);
+
+/* verdict.c: the line of pen_loader_verdict.  Pure.  `first_wait_s`: for the first batch, which
+ * says nothing about the rest. */
+int64_t pen__verdict(const pen_pipeline_stats *now, double first_wait_s, double cores,
+                     double max_workers, char *dst, size_t dst_cap);
+
+#endif

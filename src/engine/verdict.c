@@ -1,0 +1,141 @@
+/* verdict.c - one line that says who waits for whom, for what, and what would help.
+ *
+ * The loop's time is waiting plus its own work.  If it waits, the workers' time says why: the
+ * stage that takes most of it names the bottleneck, and how many cores they kept busy says
+ * whether more threads can help.  Speed-ups are bounds: no loader is faster than its consumer.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/observe.h"
+
+enum { N_WORK = PEN_STAGE_TENSOR + 1, MIN_BATCHES = 3 };
+
+typedef struct line {
+    char *dst;
+    size_t cap, len; /* len grows also past cap, as snprintf's does */
+} line;
+
+static void say(line *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(line *l, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    size_t left = l->len < l->cap ? l->cap - l->len : 0;
+    int n = vsnprintf(left ? l->dst + l->len : NULL, left, fmt, args);
+    l->len += n > 0 ? (size_t)n : 0;
+    va_end(args);
+}
+
+/* What the verdict rests on. */
+typedef struct basis {
+    double wait_s, step_s, seconds;
+    double busy_cores, reading, idle, memory;
+    int top; /* the stage that computes longest */
+} basis;
+
+static basis weigh(const pen_pipeline_stats *now, double first_wait_s)
+{
+    basis b = {.top = PEN_STAGE_DECODE};
+    b.wait_s = fmax(now->stages[PEN_STAGE_WAIT].total_s - first_wait_s, 0);
+    b.step_s = now->stages[PEN_STAGE_STEP].total_s;
+    b.seconds = fmax(b.wait_s + b.step_s, 1e-9);
+    const double all = b.seconds + first_wait_s; /* workers had that time */
+    for (int i = 0; i < N_WORK; i++) {
+        const double spent = now->stages[i].total_s;
+        if (i == PEN_STAGE_READ)
+            continue;
+        b.busy_cores += spent / all;
+        if (spent > now->stages[b.top].total_s)
+            b.top = i;
+    }
+    const double threads = now->workers > 0 ? now->workers : 1;
+    b.reading = now->stages[PEN_STAGE_READ].total_s / all;
+    b.idle = (double)now->idle_ns * 1e-9 / all / threads;
+    b.memory = (double)now->memory_wait_ns * 1e-9 / all / threads;
+    return b;
+}
+
+/* How much faster the loop would be with `factor` times the supply. */
+static double speed_up(const basis *b, double factor)
+{
+    const double left = b->seconds / factor;
+    return b->seconds / fmax(left, b->step_s);
+}
+
+static void say_gain(line *l, double gain)
+{
+    if (gain >= 1.05)
+        say(l, ", at most %.1fx", gain);
+}
+
+static void advise_reading(line *l, const pen_pipeline_stats *now, const basis *b)
+{
+    const double read_s = now->stages[PEN_STAGE_READ].mean_s;
+    const double rate = now->samples / b->seconds, wanted = rate * speed_up(b, 1e9);
+    const double depth = fmin(ceil(wanted * read_s * 1.2) + 1, PEN_MAX_IO);
+    say(l, "reading, %.1f ms a sample, %d at once", read_s * 1e3, (int)lround(fmax(b->reading, 0)));
+    if (depth > now->readers + now->workers)
+        say(l, "; next step: read_ahead=%d, io=%d", (int)(2 * depth), (int)depth);
+    else
+        say(l, "; next step: a faster source, or fewer bytes a sample");
+    say_gain(l, speed_up(b, 1e9));
+}
+
+static void advise_computing(line *l, const pen_pipeline_stats *now, const basis *b, double cores,
+                             double max_workers)
+{
+    const double busy = fmin(b->busy_cores, cores);
+    say(l, "%s-bound, %.1f of %g cores busy", pen_stage_name(b->top), busy, cores);
+    if (busy < 0.8 * cores && now->workers < cores && now->workers < max_workers) {
+        say(l, "; next step: workers=%d", (int)fmin(ceil(cores), max_workers));
+        say_gain(l, speed_up(b, cores / fmax(busy, 0.1)));
+    } else if (b->top == PEN_STAGE_DECODE) {
+        say(l, "; next step: more cores, or smaller pictures on disk");
+        say_gain(l, speed_up(b, 2));
+    } else {
+        say(l, "; next step: more cores, or fewer operations");
+        say_gain(l, speed_up(b, 2));
+    }
+}
+
+static void advise(line *l, const pen_pipeline_stats *now, const basis *b, double cores,
+                   double max_workers)
+{
+    const double computing = b->busy_cores;
+    if (b->memory > 0.25) {
+        say(l, "workers wait for memory %.0f %% of the time, %.0f of %.0f MB in use",
+            100 * b->memory, (double)now->budget_used / 1e6, (double)now->budget_bytes / 1e6);
+        say(l, "; next step: a larger memory_budget");
+        say_gain(l, speed_up(b, 1 / (1 - fmin(b->memory, 0.9))));
+    } else if (b->reading > computing && computing < 0.8 * fmin(cores, now->workers)) {
+        advise_reading(l, now, b);
+    } else if (b->idle > 0.4) {
+        say(l, "batches are late though workers are idle %.0f %% of the time: the step varies; ",
+            100 * b->idle);
+        say(l, "next step: ready_batches=%d", (int)now->ready_batches + 4);
+        say_gain(l, speed_up(b, 1e9));
+    } else {
+        advise_computing(l, now, b, cores, max_workers);
+    }
+}
+
+int64_t pen__verdict(const pen_pipeline_stats *now, double first_wait_s, double cores,
+                     double max_workers, char *dst, size_t dst_cap)
+{
+    line l = {dst, dst_cap, 0};
+    const basis b = weigh(now, first_wait_s);
+    const double waiting = b.wait_s / b.seconds;
+    if (now->batches < MIN_BATCHES) {
+        say(&l, "too early to tell: %lld batches so far", (long long)now->batches);
+    } else if (waiting < 0.02) {
+        say(&l, "training waits %.1f %% of the time: it is the slower side", 100 * waiting);
+        say(&l, "; loading takes %.1f of %g cores", fmin(b.busy_cores, cores), cores);
+    } else {
+        say(&l, "training waits %.0f %% of the time: ", 100 * waiting);
+        advise(&l, now, &b, cores, max_workers);
+    }
+    return l.len < dst_cap ? (int64_t)l.len : PEN_ENOSPC;
+}

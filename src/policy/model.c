@@ -1,0 +1,377 @@
+/* model.c - what is needed follows from service times; what is done is tried.
+ *
+ * The plan, in closed form.  A sample costs a worker c seconds and its reading r seconds; the
+ * loop takes a batch of B every `step` seconds when it never waits.
+ *
+ *     wanted rate   x = B / step, with a margin; at most what the cores bring, C / c
+ *     workers       ceil(x c), at most C: more would only take turns
+ *     reading       while r is small beside c, workers read for themselves: ceil(x (c + r))
+ *                   else readers do: x r of them at once, on average (Little), and a margin
+ *     ready batches 1 + ceil(p95 of a batch / step): those under way, and on top what keeps the
+ *                   probability of running empty below 1 %: with a load of rho = m / step and
+ *                   deviations of both sides, heavy traffic gives
+ *                   ln(100) (dev_m^2 + dev_step^2) / (2 (step - m) step)
+ *
+ * If the loop waits and the plan is above the present knobs, they go there at once; if it does
+ * not, and the plan (with a larger margin) is below, they go down.  Either way that is a trial:
+ * some periods later it stays or is taken back, and what was taken back is not tried again for
+ * a while, twice as long each time, unless service times change by a quarter.
+ *
+ * I/O: a source that is at its limit answers later instead of faster, and a plan that followed
+ * that would ask for more and more.  So the plan takes r as it was at its best; readers grow by
+ * trials that must pay, and are halved when reading takes twice its best time and half as many
+ * do as well.  If they do not, the source has become slower, and that is its best from now on.
+ */
+#include "policy/policies.h"
+
+#include <string.h>
+
+typedef enum change {
+    MORE_THREADS,
+    FEWER_THREADS,
+    FEWER_READERS, /* multiplicative decrease */
+    MORE_READY,
+    FEWER_READY,
+    MORE_THAN_CORES, /* against other programs, more threads get more turns */
+    N_CHANGES
+} change;
+
+static const char *const change_names[N_CHANGES] = {
+    "more threads",       "fewer threads",       "half as many readers",
+    "more ready batches", "fewer ready batches", "more workers than cores",
+};
+
+enum {
+    SETTLE = 1,
+    FIRST_HOLD = 20,
+    LONGEST_HOLD = 640,
+    MOST_READY = 16,
+    MOST_STEP = 4,
+    RECENT = 12,
+    FIRST_READERS = 32
+};
+
+static const double waits = 0.03;     /* of the time: worth doing something about */
+static const double rests = 0.015;    /* the loop is the slower side */
+static const double margin = 1.15;    /* above the wanted rate */
+static const double spare = 1.3;      /* the margin when giving back: hysteresis */
+static const double queueing = 1.5;   /* times its best that reading may take and still count */
+static const double worth_it = 1.25;  /* times as many readers: less is not worth a trial */
+static const double reads_long = 0.3; /* of c: then readers read */
+static const double least_read_s = 2e-4;
+
+typedef struct memory {
+    pen__measure base; /* with the present knobs */
+    pen__trial trial;
+    change subject;
+    double hold[N_CHANGES], hold_next[N_CHANGES]; /* periods */
+    double compute_s, read_s, step_s;             /* when something was last held */
+    double best_read_s;                           /* while nobody queues; forgotten slowly */
+    double tried_read_s;                          /* when half as many readers were tried */
+    bool has_begun; /* a batch was delivered: what the loop waits says something */
+} memory;
+
+typedef struct plan {
+    double workers, io, read_ahead, ready;
+} plan;
+
+/* Costs of a sample that comes, by its bytes; small differences are chance. */
+static double cost_ratio(const pen_policy_state *s)
+{
+    const double ratio = fmin(fmax(pen__or(s->ahead_ratio, 1), 0.5), 2);
+    return fabs(ratio - 1) < 0.2 ? 1 : ratio;
+}
+
+static double ready_needed(const pen_policy_state *s, double compute_s, double workers)
+{
+    const double step = pen__or(s->step_s, 0), B = s->batch_samples;
+    if (!(step > 0) || isnan(s->batch_p95_s))
+        return 3;
+    const double make = B * compute_s / fmax(workers, 1);
+    const double dev_make = fmax(sqrt(B) * pen__or(s->decode_cv, 0) * compute_s / fmax(workers, 1),
+                                 (s->batch_p95_s - pen__or(s->batch_s, 0)) / 1.645);
+    const double dev_step = pen__or(s->step_cv, 0) * step;
+    const double slack = fmax(step - make, 0.05 * step);
+    const double jitter =
+        log(100) * (dev_make * dev_make + dev_step * dev_step) / (2 * slack * step);
+    const double under_way = ceil(fmin(s->batch_p95_s / step, MOST_READY));
+    return fmin(1 + under_way + ceil(fmin(jitter, MOST_READY)), MOST_READY);
+}
+
+/* What is needed at `factor` times the rate of a loop that never waits. */
+static plan make_plan(const memory *m, const pen_policy_state *s, double factor)
+{
+    const double c = fmax(pen__compute_s(s) * cost_ratio(s), 1e-9);
+    const double r = fmin(pen__or(s->read_s, 0), queueing * m->best_read_s) * cost_ratio(s);
+    const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s * factor : INFINITY;
+    const double x = fmin(wanted, s->cores / c);
+    const bool has_readers = r > reads_long * c && r > least_read_s;
+    plan p = {0};
+    p.workers = fmax(ceil(fmin(x * (has_readers ? c : c + r), s->cores) - 0.05), 1);
+    p.io = has_readers ? ceil(x * r * 1.25) + 1 : 0;
+    p.read_ahead = 2 * p.io;
+    p.ready = ready_needed(s, c, p.workers);
+    return p;
+}
+
+/* ---- holding back what did not pay ---- */
+
+static bool differs(double a, double b)
+{
+    return a > 1.25 * b || b > 1.25 * a;
+}
+
+static void note_conditions(memory *m, const pen_policy_state *s)
+{
+    m->compute_s = pen__or(pen__compute_s(s), 0);
+    m->read_s = m->best_read_s;
+    m->step_s = pen__or(s->step_s, 0);
+}
+
+/* Holds end with time, or when the world has changed. */
+static void age_holds(memory *m, const pen_policy_state *s)
+{
+    const bool is_new = differs(pen__or(pen__compute_s(s), m->compute_s), m->compute_s) ||
+                        differs(pen__or(s->step_s, m->step_s), m->step_s) ||
+                        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s));
+    for (int i = 0; i < N_CHANGES; i++) {
+        m->hold[i] = is_new ? 0 : fmax(m->hold[i] - 1, 0);
+        m->hold_next[i] = is_new ? 0 : m->hold_next[i];
+    }
+    if (is_new) {
+        note_conditions(m, s);
+        m->base = (pen__measure){0};
+    }
+}
+
+static void hold(memory *m, change what, const pen_policy_state *s)
+{
+    double *next = &m->hold_next[what];
+    *next = *next > 0 ? fmin(*next * 2, LONGEST_HOLD) : FIRST_HOLD;
+    m->hold[what] = *next;
+    note_conditions(m, s);
+}
+
+/* ---- changes ---- */
+
+static void begin(memory *m, change what, const pen_knobs *before, double gain)
+{
+    m->subject = what;
+    pen__trial_begin(&m->trial, before, &m->base, gain, SETTLE);
+}
+
+/* Set a knob, if policies may and it goes the way it should. */
+static bool move(const pen_knob_info *table, pen_knobs *knobs, int knob, double to, bool is_up)
+{
+    double *value = &knobs->value[knob];
+    to = pen__clamp(table, knob, to);
+    if (!pen__is_free(table, knob) || (is_up ? to <= *value : to >= *value))
+        return false;
+    *value = to;
+    return true;
+}
+
+static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                            pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const plan p = make_plan(m, s, margin);
+    const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
+    const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
+    bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
+    if (io > io_now * worth_it) {
+        is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * io, true);
+        if (pen__is_free(table, PEN_KNOB_IO))
+            is_any |= io != knobs->value[PEN_KNOB_IO];
+        move(table, knobs, PEN_KNOB_IO, io, io > knobs->value[PEN_KNOB_IO]);
+    }
+    if (!is_any)
+        return false;
+    begin(m, MORE_THREADS, &before, 1.03);
+    pen__reason(reason, "try %g workers and %g readers: a sample takes %.2f ms and %.2f ms to read",
+                knobs->value[PEN_KNOB_WORKERS],
+                fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]),
+                pen__compute_s(s) * 1e3, pen__or(s->read_s, 0) * 1e3);
+    return true;
+}
+
+static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                          pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const plan p = make_plan(m, s, 1);
+    const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
+    if (!can_keep_up || pen__or(s->budget_share, 0) > 0.9 ||
+        !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready, true))
+        return false;
+    begin(m, MORE_READY, &before, 1.03);
+    pen__reason(reason, "try %g ready batches: a batch takes up to %.0f ms, a step %.0f ms",
+                knobs->value[PEN_KNOB_READY_BATCHES], s->batch_p95_s * 1e3, s->step_s * 1e3);
+    return true;
+}
+
+static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                          pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
+    if (io < 4 || !(s->read_s > 2 * m->best_read_s) ||
+        !move(table, knobs, PEN_KNOB_IO, floor(io / 2), false))
+        return false;
+    move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * floor(io / 2), false);
+    begin(m, FEWER_READERS, &before, PEN__GIVES_BACK);
+    m->tried_read_s = s->read_s;
+    pen__reason(reason, "try %g readers: reading takes %.1f ms, at best it took %.1f",
+                floor(io / 2), s->read_s * 1e3, m->best_read_s * 1e3);
+    return true;
+}
+
+static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                             pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const bool has_rivals = pen__or(s->other_cores, 0) > 0.3 || pen__or(s->steal, 0) > 0.1;
+    if (!has_rivals || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
+        !move(table, knobs, PEN_KNOB_WORKERS, knobs->value[PEN_KNOB_WORKERS] + ceil(s->cores / 2),
+              true))
+        return false;
+    begin(m, MORE_THAN_CORES, &before, 1.08);
+    pen__reason(reason, "try %g workers: other programs take %.1f cores",
+                knobs->value[PEN_KNOB_WORKERS], pen__or(s->other_cores, 0));
+    return true;
+}
+
+static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                              pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const plan p = make_plan(m, s, spare);
+    bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, false);
+    is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
+    if (p.io > 0)
+        move(table, knobs, PEN_KNOB_IO, p.io, false);
+    if (!is_any)
+        return false;
+    begin(m, FEWER_THREADS, &before, PEN__GIVES_BACK);
+    pen__reason(reason, "the loop is the slower side: try %g workers and %g readers",
+                knobs->value[PEN_KNOB_WORKERS], p.io);
+    return true;
+}
+
+static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                            pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const plan p = make_plan(m, s, 1);
+    if (knobs->value[PEN_KNOB_READY_BATCHES] <= p.ready + 1 ||
+        !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready + 1, false))
+        return false;
+    begin(m, FEWER_READY, &before, PEN__GIVES_BACK);
+    pen__reason(reason, "the loop is the slower side: try %g ready batches",
+                knobs->value[PEN_KNOB_READY_BATCHES]);
+    return true;
+}
+
+typedef bool (*changer)(memory *, const pen_policy_state *, const pen_knob_info *, pen_knobs *,
+                        char *);
+static const changer changers[N_CHANGES] = {
+    [MORE_THREADS] = ask_for_threads, [FEWER_THREADS] = give_back_threads,
+    [FEWER_READERS] = halve_readers,  [MORE_READY] = ask_for_ready,
+    [FEWER_READY] = give_back_ready,  [MORE_THAN_CORES] = outnumber_others,
+};
+
+static bool attempt(memory *m, change what, const pen_policy_state *s, const pen_knob_info *table,
+                    pen_knobs *knobs, char *reason)
+{
+    return m->hold[what] == 0 && changers[what](m, s, table, knobs, reason);
+}
+
+/* The first change that makes sense now, if any. */
+static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                   pen_knobs *knobs, char *reason)
+{
+    static const change when_waiting[] = {MORE_THREADS, MORE_READY, FEWER_READERS, MORE_THAN_CORES};
+    static const change when_not[] = {FEWER_THREADS, FEWER_READY};
+    const double waiting = pen__measure_waits(&m->base);
+    if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
+        if (make_plan(m, s, margin).io > 0)
+            attempt(m, MORE_THREADS, s, table, knobs, reason);
+        return;
+    }
+    if (waiting > waits)
+        for (size_t i = 0; i < sizeof when_waiting / sizeof *when_waiting; i++)
+            if (attempt(m, when_waiting[i], s, table, knobs, reason))
+                return;
+    if (waiting < rests)
+        for (size_t i = 0; i < sizeof when_not / sizeof *when_not; i++)
+            if (attempt(m, when_not[i], s, table, knobs, reason))
+                return;
+}
+
+static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs, char *reason)
+{
+    const pen__trial_end end = pen__trial_step(&m->trial, s, knobs);
+    if (end == PEN__TRIAL_GOES_ON)
+        return;
+    const bool is_kept = end == PEN__TRIAL_KEPT;
+    pen__reason(reason, "%s %s: %.0f to %.0f samples/s, waiting %.0f to %.0f %%",
+                change_names[m->subject], is_kept ? "stay" : "go back",
+                pen__measure_rate(&m->trial.old), pen__measure_rate(&m->trial.now),
+                100 * pen__measure_waits(&m->trial.old), 100 * pen__measure_waits(&m->trial.now));
+    m->base = is_kept ? m->trial.now : m->trial.old;
+    if (is_kept)
+        m->hold_next[m->subject] = 0;
+    else
+        hold(m, m->subject, s);
+    if (m->subject == FEWER_READERS && !is_kept) /* nobody queued: it takes that long now */
+        m->best_read_s = m->tried_read_s;
+    if (m->subject == MORE_THREADS && is_kept) /* giving back at once would undo it */
+        m->hold[FEWER_THREADS] = fmax(m->hold[FEWER_THREADS], FIRST_HOLD);
+}
+
+/* Without readers nobody queues but workers, who are few: that is what reading takes. */
+static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *knobs)
+{
+    const bool has_readers = knobs->value[PEN_KNOB_READ_AHEAD] > 0;
+    if (!(s->read_s > 0))
+        return;
+    if (!has_readers || m->best_read_s == 0 || s->read_s < m->best_read_s)
+        m->best_read_s = s->read_s;
+    else
+        m->best_read_s *= 1.002; /* the best of the last minute or so */
+}
+
+static void decide(void *own, const pen_policy_state *s, const pen_knob_info *table,
+                   pen_knobs *knobs, char *reason)
+{
+    memory *m = own;
+    if (isnan(pen__compute_s(s)) || isnan(s->wait_share) || pen__is_away(s))
+        return; /* nothing was made, or nobody wants it now */
+    note_reading(m, s, knobs);
+    age_holds(m, s);
+    if (m->trial.is_on) {
+        finish_trial(m, s, knobs, reason);
+        return;
+    }
+    if (!m->has_begun && s->batches > 0) {
+        m->has_begun = true;
+        m->base = (pen__measure){0};
+        return;
+    }
+    if (m->base.periods > RECENT) /* what is long ago counts half */
+        m->base = (pen__measure){m->base.periods / 2, m->base.seconds / 2, m->base.made / 2,
+                                 m->base.waited_s / 2};
+    pen__measure_add(&m->base, s);
+    if (!pen__measure_is_enough(&m->base))
+        return;
+    choose(m, s, table, knobs, reason);
+    if (m->trial.is_on)
+        m->base = (pen__measure){0};
+}
+
+const pen_knob_policy pen__policy_model = {
+    .name = "model",
+    .text = "closed form from service times, each change tried and taken back if it does not pay",
+    .memory_bytes = sizeof(memory),
+    .decide = decide,
+};

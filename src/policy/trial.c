@@ -1,0 +1,81 @@
+/* trial.c - every change is an experiment.
+ *
+ * What counts is what the training loop gets.  While it waits, that is what workers finish a
+ * second, which is finer than counting batches; while it does not, it has all it wants.  A
+ * change that asks for more must show a gain; one that gives back must show no loss.
+ */
+#include "policy/policies.h"
+
+enum { LEAST_PERIODS = 4, MOST_PERIODS = 25, LEAST_SAMPLES = 16 };
+
+static const double loss = 0.98;      /* of the rate: that may be lost where it says anything */
+static const double less_wait = 0.02; /* of the time: a gain, or a loss */
+
+void pen__measure_add(pen__measure *m, const pen_policy_state *state)
+{
+    m->periods += 1;
+    m->seconds += state->period_s;
+    m->made += state->made;
+    m->waited_s += pen__or(state->wait_share, 0) * state->period_s;
+}
+
+bool pen__measure_is_enough(const pen__measure *m)
+{
+    return m->periods >= MOST_PERIODS || (m->periods >= LEAST_PERIODS && m->made >= LEAST_SAMPLES);
+}
+
+double pen__measure_rate(const pen__measure *m)
+{
+    return m->seconds > 0 ? m->made / m->seconds : 0;
+}
+
+double pen__measure_waits(const pen__measure *m)
+{
+    return m->seconds > 0 ? m->waited_s / m->seconds : 0;
+}
+
+void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__measure *old,
+                      double gain_or_gives_back, double settle)
+{
+    *trial = (pen__trial){
+        .is_on = true,
+        .gives_back = gain_or_gives_back == PEN__GIVES_BACK,
+        .gain = gain_or_gives_back,
+        .settle = settle,
+        .before = *before,
+        .old = *old,
+    };
+}
+
+/* A rate over few samples says little. */
+static double coarseness(const pen__trial *trial)
+{
+    return fmin(2 / fmax(fmin(trial->old.made, trial->now.made), 1), 0.1);
+}
+
+static bool pays(const pen__trial *trial)
+{
+    const double old = pen__measure_rate(&trial->old), now = pen__measure_rate(&trial->now);
+    const double waited = pen__measure_waits(&trial->old), waits = pen__measure_waits(&trial->now);
+    const bool is_as_fast = now >= old * (loss - coarseness(trial));
+    if (trial->gives_back)
+        return waits < less_wait || (is_as_fast && waits <= waited + less_wait);
+    return now >= old * (trial->gain + coarseness(trial)) ||
+           (waits <= waited - fmax(less_wait, trial->gain - 1) && is_as_fast);
+}
+
+pen__trial_end pen__trial_step(pen__trial *trial, const pen_policy_state *state, pen_knobs *knobs)
+{
+    if (trial->settle > 0) {
+        trial->settle -= 1;
+        return PEN__TRIAL_GOES_ON;
+    }
+    pen__measure_add(&trial->now, state);
+    if (!pen__measure_is_enough(&trial->now))
+        return PEN__TRIAL_GOES_ON;
+    trial->is_on = false;
+    if (pays(trial))
+        return PEN__TRIAL_KEPT;
+    *knobs = trial->before;
+    return PEN__TRIAL_REVERTED;
+}

@@ -1,0 +1,437 @@
+/* test_policy.c - policies, driven by a loader that is arithmetic: no threads, no clock. */
+#include "testing.h"
+
+#include <math.h>
+
+#include "policy/policies.h"
+
+/* A machine, a source and a loop; times in seconds, of one sample but for the step. */
+typedef struct world {
+    double cores, compute_s, read_s, step_s, batch;
+    double io_rate; /* samples a second that the source gives at most; INFINITY */
+    double rivals;  /* cores' worth of other programs that want to run */
+    double noise;   /* relative, of what is measured */
+    uint64_t random;
+    double max_ready;
+} world;
+
+typedef struct driver {
+    const pen_knob_policy *policy;
+    char memory[4096];
+    pen_knob_info table[PEN_KNOB_COUNT];
+    pen_knobs knobs;
+    int n_changes;
+    char reason[PEN_REASON_CAP];
+} driver;
+
+static double draw(world *w)
+{
+    w->random = w->random * 6364136223846793005u + 1442695040888963407u;
+    return (double)(w->random >> 11) * 0x1p-52 - 1; /* -1 to 1 */
+}
+
+static world usual(void)
+{
+    return (world){.cores = 2,
+                   .compute_s = 2e-3,
+                   .read_s = 5e-5,
+                   .step_s = 0.01,
+                   .batch = 64,
+                   .io_rate = INFINITY,
+                   .random = 1,
+                   .max_ready = 16};
+}
+
+static void start(driver *d, const char *policy, const world *w)
+{
+    memset(d, 0, sizeof *d);
+    d->policy = pen_policy_find(policy);
+    assert_non_null(d->policy);
+    assert_true(d->policy->memory_bytes <= sizeof d->memory);
+    static const double max[] = {0, 0, 1024, 128, 1, 1, 1, 1};
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        d->table[i] = (pen_knob_info){.name = "knob", .max = max[i], .is_integer = i < 4};
+    d->table[PEN_KNOB_WORKERS].min = d->table[PEN_KNOB_READY_BATCHES].min =
+        d->table[PEN_KNOB_IO].min = 1;
+    d->table[PEN_KNOB_WORKERS].max = 2 * w->cores;
+    d->table[PEN_KNOB_READY_BATCHES].max = w->max_ready;
+    pen_knobs_init(&d->knobs);
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        d->knobs.value[i] = 0;
+    d->knobs.value[PEN_KNOB_WORKERS] = w->cores;
+    d->knobs.value[PEN_KNOB_READY_BATCHES] = 3;
+    d->knobs.value[PEN_KNOB_IO] = 16;
+}
+
+static double readers(const pen_knobs *k)
+{
+    return fmin(k->value[PEN_KNOB_READ_AHEAD], k->value[PEN_KNOB_IO]);
+}
+
+/* Samples a second that these knobs give, and what reading takes with them. */
+static double supply(const world *w, const pen_knobs *k, double *read_s)
+{
+    const double workers = k->value[PEN_KNOB_WORKERS], n_readers = readers(k);
+    /* threads take turns with those of other programs */
+    const double cores = workers <= w->cores && w->rivals == 0
+                             ? workers
+                             : fmin(workers, w->cores * workers / (workers + w->rivals));
+    const double computing = cores / w->compute_s;
+    const double n_reading = n_readers > 0 ? n_readers : workers;
+    double rate = n_readers > 0 ? fmin(computing, n_readers / w->read_s)
+                                : fmin(computing, workers / (w->compute_s + w->read_s));
+    rate = fmin(rate, w->io_rate);
+    *read_s = w->read_s;
+    if (n_readers / w->read_s > w->io_rate) /* they queue at the source */
+        *read_s = n_reading / w->io_rate;
+    return rate;
+}
+
+/* The best that any setting gives. */
+static double oracle(const world *w)
+{
+    pen_knobs k;
+    double best = 0, read_s;
+    for (double n = 1; n <= 2 * w->cores; n++)
+        for (double io = 0; io <= 128; io++) {
+            k.value[PEN_KNOB_WORKERS] = n;
+            k.value[PEN_KNOB_READ_AHEAD] = 2 * io;
+            k.value[PEN_KNOB_IO] = fmax(io, 1);
+            best = fmax(best, supply(w, &k, &read_s));
+        }
+    return fmin(best, w->batch / w->step_s);
+}
+
+static double delivered(const world *w, const pen_knobs *k)
+{
+    double read_s;
+    return fmin(supply(w, k, &read_s), w->batch / w->step_s);
+}
+
+static pen_policy_state look(world *w, const driver *d)
+{
+    pen_policy_state s;
+    memset(&s, 0xff, sizeof s); /* NaN */
+    double read_s;
+    const double period = 0.1, can = supply(w, &d->knobs, &read_s) * (1 + w->noise * draw(w));
+    const double asked = w->batch / w->step_s, rate = fmin(can, asked);
+    s.period_s = period;
+    s.made = s.samples = rate * period;
+    s.batches = s.made / w->batch;
+    s.wait_share = 1 - rate / asked;
+    s.batch_samples = w->batch;
+    s.step_s = w->step_s;
+    s.step_cv = s.decode_cv = s.read_cv = 0.1;
+    s.decode_s = w->compute_s * 0.8 * (1 + w->noise * draw(w));
+    s.augment_s = w->compute_s * 0.2;
+    s.tensor_s = 0;
+    s.read_s = s.read_p50_s = s.read_p95_s = read_s;
+    s.batch_s = w->batch / can;
+    s.batch_p95_s = s.batch_s * 1.2;
+    s.ready = rate < asked ? 0 : d->knobs.value[PEN_KNOB_READY_BATCHES];
+    s.idle_share = 1 - rate / can;
+    s.cores = w->cores;
+    s.other_cores = w->rivals > 0 ? w->cores * 0.4 : 0;
+    s.budget_share = 0.3;
+    s.ahead_ratio = 1;
+    s.away = 0;
+    return s;
+}
+
+/* Let it go on for some periods. */
+static void run(driver *d, world *w, int periods)
+{
+    for (int i = 0; i < periods; i++) {
+        const pen_policy_state s = look(w, d);
+        pen_knobs wanted = d->knobs;
+        memset(d->reason, 0, sizeof d->reason);
+        d->policy->decide(d->memory, &s, d->table, &wanted, d->reason);
+        for (int k = 0; k < PEN_KNOB_COUNT; k++) {
+            assert_false(isnan(wanted.value[k]));
+            if (d->table[k].is_pinned)
+                wanted.value[k] = d->knobs.value[k];
+            wanted.value[k] = fmin(fmax(round(wanted.value[k]), d->table[k].min), d->table[k].max);
+            d->n_changes += wanted.value[k] != d->knobs.value[k];
+        }
+        d->knobs = wanted;
+    }
+}
+
+static void assert_reaches(driver *d, world *w, double share)
+{
+    if (delivered(w, &d->knobs) < share * oracle(w))
+        fail_msg("%.0f of %.0f samples/s with %g workers, %g readers: %s", delivered(w, &d->knobs),
+                 oracle(w), d->knobs.value[PEN_KNOB_WORKERS], readers(&d->knobs), d->reason);
+}
+
+static void the_list_has_four_policies(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"fixed", "rules", "hillclimb", "model"};
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(pen_policy_at(i)->name, names[i]);
+    assert_null(pen_policy_at(4));
+    assert_null(pen_policy_at(-1));
+    assert_null(pen_policy_find("learned"));
+    assert_null(pen_policy_find("fixed")->decide);
+}
+
+static void model_stays_where_the_cores_are_the_limit(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.noise = 0.02;
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 300);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
+    assert_true(readers(&d.knobs) == 0);
+    assert_reaches(&d, &w, 0.95);
+}
+
+static void model_reads_ahead_where_reading_is_slow(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.read_s = 0.03;
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 20); /* from the defaults, in twenty periods */
+    assert_reaches(&d, &w, 0.95);
+    run(&d, &w, 500);
+    assert_reaches(&d, &w, 0.95);
+    assert_true(readers(&d.knobs) <= 60); /* 1000/s * 30 ms = 30 are needed */
+}
+
+static void model_does_not_flood_a_source_at_its_limit(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.read_s = 0.004;
+    w.io_rate = 500;
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 400);
+    assert_reaches(&d, &w, 0.95);
+    assert_true(readers(&d.knobs) <= 8); /* 2 would do */
+    w.io_rate = INFINITY;                /* it is relieved */
+    run(&d, &w, 60);
+    assert_reaches(&d, &w, 0.95);
+}
+
+static void model_gives_back_when_the_loop_is_slower(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.cores = 8;
+    w.step_s = 0.2; /* 320 samples/s: 0.64 cores */
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 20);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] <= 2);
+    run(&d, &w, 300);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 1);
+    assert_reaches(&d, &w, 0.99);
+    w.step_s = 0.02; /* and takes it again: 3200/s, 6.4 cores */
+    run(&d, &w, 20);
+    assert_reaches(&d, &w, 0.95);
+    w.step_s = 0.2;
+    run(&d, &w, 60);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] <= 2);
+}
+
+static void model_follows_a_source_that_changes(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.noise = 0.02;
+    driver d;
+    start(&d, "model", &w);
+    for (int round = 0; round < 4; round++) {
+        static const double read_s[] = {0.03, 5e-5, 0.03, 0.08};
+        w.read_s = read_s[round];
+        run(&d, &w, 40);
+        assert_reaches(&d, &w, 0.9);
+    }
+}
+
+static void model_outnumbers_rivals_only_while_that_pays(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.rivals = 2;
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 60);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] > 2);
+    assert_reaches(&d, &w, 0.95);
+}
+
+static void model_leaves_pinned_knobs_alone(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.read_s = 0.03;
+    driver d;
+    start(&d, "model", &w);
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        d.table[i].is_pinned = true;
+    const pen_knobs before = d.knobs;
+    for (int i = 0; i < 100; i++) {
+        run(&d, &w, 1);
+        assert_int_equal(strlen(d.reason), 0); /* nothing is tried that cannot be */
+    }
+    assert_memory_equal(&before, &d.knobs, sizeof before);
+}
+
+static void model_takes_the_first_wait_for_what_it_is(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.step_s = 0.2;
+    w.rivals = 2; /* an excuse to try more workers than cores */
+    driver d;
+    start(&d, "model", &w);
+    for (int i = 0; i < 12; i++) {
+        pen_policy_state s = look(&w, &d);
+        s.wait_share = 1; /* nothing is delivered yet */
+        s.batches = s.samples = 0;
+        s.step_s = s.step_cv = NAN;
+        pen_knobs wanted = d.knobs;
+        d.policy->decide(d.memory, &s, d.table, &wanted, d.reason);
+        assert_memory_equal(&wanted, &d.knobs, sizeof wanted);
+    }
+    run(&d, &w, 100);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] <= 2);
+}
+
+static void a_validation_between_epochs_changes_nothing(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rules", "hillclimb", "model"};
+    for (int i = 0; i < 3; i++) {
+        world w = usual();
+        w.step_s = 0.128; /* both cores are just enough */
+        driver d;
+        start(&d, names[i], &w);
+        run(&d, &w, 300);
+        char memory[sizeof d.memory];
+        memcpy(memory, d.memory, sizeof memory);
+        for (int n = 0; n < 100; n++) {
+            pen_policy_state s = look(&w, &d);
+            s.away = 1;
+            s.wait_share = s.made = s.samples = s.batches = 0;
+            pen_knobs wanted = d.knobs;
+            d.policy->decide(d.memory, &s, d.table, &wanted, d.reason);
+            assert_memory_equal(&wanted, &d.knobs, sizeof wanted);
+        }
+        assert_memory_equal(memory, d.memory, sizeof memory);
+    }
+}
+
+static void model_settles(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.noise = 0.01;
+    w.read_s = 0.03;
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 200);
+    d.n_changes = 0;
+    run(&d, &w, 1000);
+    assert_true(d.n_changes < 100); /* holds grow: some trials, ever fewer */
+}
+
+static void hillclimb_climbs_without_knowing_why(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.cores = 8;
+    driver d;
+    start(&d, "hillclimb", &w);
+    d.knobs.value[PEN_KNOB_WORKERS] = 1;
+    run(&d, &w, 1500);
+    assert_reaches(&d, &w, 0.9);
+}
+
+static void rules_move_by_thresholds(void **state)
+{
+    (void)state;
+    world w = usual();
+    driver d;
+    w.cores = 8;
+    start(&d, "rules", &w);
+    d.knobs.value[PEN_KNOB_WORKERS] = 1;
+    run(&d, &w, 100);
+    assert_reaches(&d, &w, 0.95);
+    w.step_s = 1;
+    run(&d, &w, 100);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] < 4);
+    w = usual();
+    w.read_s = 0.03;
+    start(&d, "rules", &w);
+    run(&d, &w, 100);
+    assert_reaches(&d, &w, 0.95);
+}
+
+static void the_same_states_give_the_same_decisions(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rules", "hillclimb", "model"};
+    for (int i = 0; i < 3; i++) {
+        driver d[2];
+        for (int run_no = 0; run_no < 2; run_no++) {
+            world w = usual();
+            w.noise = 0.1;
+            w.read_s = 0.01;
+            start(&d[run_no], names[i], &w);
+            run(&d[run_no], &w, 200);
+        }
+        assert_memory_equal(&d[0].knobs, &d[1].knobs, sizeof d[0].knobs);
+        assert_memory_equal(d[0].memory, d[1].memory, sizeof d[0].memory);
+    }
+}
+
+static void states_of_which_nothing_is_known_change_nothing(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"rules", "hillclimb", "model"};
+    for (int i = 0; i < 3; i++) {
+        world w = usual();
+        driver d;
+        start(&d, names[i], &w);
+        for (int n = 0; n < 200; n++) {
+            pen_policy_state s;
+            memset(&s, 0xff, sizeof s);
+            s.period_s = 0.1;
+            s.made = s.samples = s.batches = 0;
+            pen_knobs wanted = d.knobs;
+            d.policy->decide(d.memory, &s, d.table, &wanted, d.reason);
+            for (int k = 0; k < PEN_KNOB_COUNT; k++)
+                assert_true(isfinite(wanted.value[k]));
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_list_has_four_policies),
+        cmocka_unit_test(model_stays_where_the_cores_are_the_limit),
+        cmocka_unit_test(model_reads_ahead_where_reading_is_slow),
+        cmocka_unit_test(model_does_not_flood_a_source_at_its_limit),
+        cmocka_unit_test(model_gives_back_when_the_loop_is_slower),
+        cmocka_unit_test(model_follows_a_source_that_changes),
+        cmocka_unit_test(model_outnumbers_rivals_only_while_that_pays),
+        cmocka_unit_test(model_leaves_pinned_knobs_alone),
+        cmocka_unit_test(model_takes_the_first_wait_for_what_it_is),
+        cmocka_unit_test(a_validation_between_epochs_changes_nothing),
+        cmocka_unit_test(model_settles),
+        cmocka_unit_test(hillclimb_climbs_without_knowing_why),
+        cmocka_unit_test(rules_move_by_thresholds),
+        cmocka_unit_test(the_same_states_give_the_same_decisions),
+        cmocka_unit_test(states_of_which_nothing_is_known_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
