@@ -81,18 +81,24 @@ bool pen__jpeg_idct_c(const pen__jpeg_idct_job *jobs, int n_jobs)
 
 static const pen__jpeg_kernels kernels_c = {
     pen__jpeg_idct_c,          pen__jpeg_upsample_h2v2_c, pen__jpeg_upsample_h2v1_c,
-    pen__jpeg_upsample_h1v2_c, pen__jpeg_ycc_to_rgb_c,
+    pen__jpeg_upsample_h1v2_c, pen__jpeg_ycc_to_rgb_c,    false,
 };
 #if defined(__x86_64__)
 static const pen__jpeg_kernels kernels_avx2 = {
     pen__jpeg_idct_avx2,          pen__jpeg_upsample_h2v2_avx2, pen__jpeg_upsample_h2v1_avx2,
-    pen__jpeg_upsample_h1v2_avx2, pen__jpeg_ycc_to_rgb_avx2,
+    pen__jpeg_upsample_h1v2_avx2, pen__jpeg_ycc_to_rgb_avx2,    false,
+};
+static const pen__jpeg_kernels kernels_avx512 = {
+    pen__jpeg_idct_avx512,        pen__jpeg_upsample_h2v2_avx2, pen__jpeg_upsample_h2v1_avx2,
+    pen__jpeg_upsample_h1v2_avx2, pen__jpeg_ycc_to_rgb_avx2,    true,
 };
 #endif
 
 const pen__jpeg_kernels *pen__jpeg_kernels_get(void)
 {
 #if defined(__x86_64__)
+    if (pen__cpu_flags() & PEN__CPU_AVX512)
+        return &kernels_avx512;
     if (pen__cpu_flags() & PEN__CPU_AVX2)
         return &kernels_avx2;
 #endif
