@@ -6,7 +6,7 @@
  * 11 bits that are looked up.  While one group waits for its entries, the other goes on.
  *
  * Branches are left for codes over 11 bits, and for pairs of symbols of which only the
- * first belongs to the block: one look-up of eight lanes in forty.
+ * first belongs to the block: one look-up of eight lanes in thirty.
  *
  * Every look-up moves a lane on, by a position or to the next block, or finds the data unsound, so
  * there is an end.  A lane that runs out of bytes finds zeros without moving, and
