@@ -28,6 +28,12 @@ static const uint8_t natural_or_dc[128] = {
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
     30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
 
+/* In zigzag order, what runs on goes into the room behind the block. */
+ALWAYS_INLINE size_t place_of(size_t k, bool is_zigzag)
+{
+    return is_zigzag ? k : natural_or_dc[k];
+}
+
 /* --- bits --- */
 
 ALWAYS_INLINE uint64_t load_be64(const uint8_t *p)
@@ -90,7 +96,8 @@ ALWAYS_INLINE int read_dc(pen__jpeg_bits *in, const pen__jpeg_dc_table *table, b
  * the position after it, with PEN__JPEG_EOB added where the block ends, or
  * something over 64 and below PEN__JPEG_EOB if it is not sound. */
 ALWAYS_INLINE size_t read_long_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table,
-                                  const pen__jpeg_ac_entry *e, size_t k, int16_t *block)
+                                  const pen__jpeg_ac_entry *e, size_t k, int16_t *block,
+                                  bool is_zigzag)
 {
     int symbol = e->first_value, n = e->first_bits;
     if (n == 0) {
@@ -109,7 +116,7 @@ ALWAYS_INLINE size_t read_long_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *
         return symbol == 0 ? k + PEN__JPEG_EOB : k + 16;
     }
     if (block)
-        block[natural_or_dc[k + run]] = (int16_t)value;
+        block[place_of(k + run, is_zigzag)] = (int16_t)value;
     return k + run + 1;
 }
 
@@ -137,7 +144,8 @@ ALWAYS_INLINE int end_block(pen__jpeg_bits *in, const pen__jpeg_ac_entry *e, siz
 /* The block's AC coefficients.  Returns the number of coefficients up to which any
  * may differ from zero, counting the DC, or 0 if the data are not sound.  block[0] is
  * spoilt.  A NULL block keeps nothing. */
-ALWAYS_INLINE int read_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table, int16_t *block)
+ALWAYS_INLINE int read_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table, int16_t *block,
+                          bool is_zigzag)
 {
     for (size_t k = 1;;) {
         refill(in);
@@ -148,14 +156,14 @@ ALWAYS_INLINE int read_ac(pen__jpeg_bits *in, const pen__jpeg_ac_table *table, i
             HIDE_ORIGIN(e);
             size_t after = k + e->advance;
             if (UNLIKELY(n_bits == 0)) {
-                k = read_long_ac(in, table, e, k, block);
+                k = read_long_ac(in, table, e, k, block, is_zigzag);
                 if (k >= 64)
                     return count_coefs(k);
                 break;
             }
             if (block) {
-                block[natural_or_dc[k + e->first]] = e->first_value;
-                block[natural_or_dc[k + e->second]] = e->second_value;
+                block[place_of(k + e->first, is_zigzag)] = e->first_value;
+                block[place_of(k + e->second, is_zigzag)] = e->second_value;
             }
             if (after >= 64)
                 return end_block(in, e, k);

@@ -127,13 +127,25 @@ static bool build_ac(pen__jpeg_ac_table *table, pen__jpeg_code code)
     return true;
 }
 
-static bool build_dc(pen__jpeg_dc_table *table, pen__jpeg_code code)
+/* DC symbols are sizes; libjpeg refuses those over 15. */
+static bool has_sizes_only(pen__jpeg_code code)
 {
-    enum { DC_BITS = PEN__JPEG_DC_BITS, N = 1 << DC_BITS };
     for (int i = 0; i < code.n_symbols; i++)
         if (code.counts[16 + i] > 15)
             return false;
-    if (!set_long_codes(&table->codes, code))
+    return true;
+}
+
+bool pen__jpeg_is_proper(pen__jpeg_code code, bool is_dc)
+{
+    pen__jpeg_long_codes codes;
+    return set_long_codes(&codes, code) && (!is_dc || has_sizes_only(code));
+}
+
+static bool build_dc(pen__jpeg_dc_table *table, pen__jpeg_code code)
+{
+    enum { DC_BITS = PEN__JPEG_DC_BITS, N = 1 << DC_BITS };
+    if (!has_sizes_only(code) || !set_long_codes(&table->codes, code))
         return false;
     int at = 0;
     const uint8_t *size = code.counts + 16;
@@ -146,8 +158,8 @@ static bool build_dc(pen__jpeg_dc_table *table, pen__jpeg_code code)
 }
 
 /* The slot that holds this code, or the one to replace; *is_new tells which. */
-static int find_slot(pen__jpeg_tables *tables, pen__jpeg_cached *slots, pen__jpeg_code code,
-                     bool *is_new)
+int pen__jpeg_find_slot(pen__jpeg_cached *slots, uint64_t *n_uses, pen__jpeg_code code,
+                        bool *is_new)
 {
     int n_key = 16 + code.n_symbols, slot = -1, oldest = 0;
     for (int i = 0; i < PEN__JPEG_N_CACHED && slot < 0; i++) {
@@ -161,16 +173,16 @@ static int find_slot(pen__jpeg_tables *tables, pen__jpeg_cached *slots, pen__jpe
         slot = oldest;
         slots[slot].n_key = n_key;
         memcpy(slots[slot].key, code.counts, (size_t)n_key);
-        tables->n_built++;
     }
-    slots[slot].last_use = ++tables->n_uses;
+    slots[slot].last_use = ++*n_uses;
     return slot;
 }
 
 const pen__jpeg_ac_table *pen__jpeg_ac_table_for(pen__jpeg_tables *tables, pen__jpeg_code code)
 {
     bool is_new;
-    int slot = find_slot(tables, tables->ac_keys, code, &is_new);
+    int slot = pen__jpeg_find_slot(tables->ac_keys, &tables->n_uses, code, &is_new);
+    tables->n_built += is_new;
     if (is_new && !build_ac(&tables->ac[slot], code)) {
         tables->ac_keys[slot].n_key = 0;
         return NULL;
@@ -181,7 +193,8 @@ const pen__jpeg_ac_table *pen__jpeg_ac_table_for(pen__jpeg_tables *tables, pen__
 const pen__jpeg_dc_table *pen__jpeg_dc_table_for(pen__jpeg_tables *tables, pen__jpeg_code code)
 {
     bool is_new;
-    int slot = find_slot(tables, tables->dc_keys, code, &is_new);
+    int slot = pen__jpeg_find_slot(tables->dc_keys, &tables->n_uses, code, &is_new);
+    tables->n_built += is_new;
     if (is_new && !build_dc(&tables->dc[slot], code)) {
         tables->dc_keys[slot].n_key = 0;
         return NULL;

@@ -80,17 +80,32 @@ bool pen__jpeg_idct_c(const pen__jpeg_idct_job *jobs, int n_jobs)
 }
 
 static const pen__jpeg_kernels kernels_c = {
-    pen__jpeg_idct_c,          pen__jpeg_upsample_h2v2_c, pen__jpeg_upsample_h2v1_c,
-    pen__jpeg_upsample_h1v2_c, pen__jpeg_ycc_to_rgb_c,    NULL,
+    pen__jpeg_idct_c,
+    pen__jpeg_upsample_h2v2_c,
+    pen__jpeg_upsample_h2v1_c,
+    pen__jpeg_upsample_h1v2_c,
+    pen__jpeg_ycc_to_rgb_c,
+    NULL,
+    false,
 };
 #if defined(__x86_64__)
 static const pen__jpeg_kernels kernels_avx2 = {
-    pen__jpeg_idct_avx2,          pen__jpeg_upsample_h2v2_avx2, pen__jpeg_upsample_h2v1_avx2,
-    pen__jpeg_upsample_h1v2_avx2, pen__jpeg_ycc_to_rgb_avx2,    NULL,
+    pen__jpeg_idct_avx2,
+    pen__jpeg_upsample_h2v2_avx2,
+    pen__jpeg_upsample_h2v1_avx2,
+    pen__jpeg_upsample_h1v2_avx2,
+    pen__jpeg_ycc_to_rgb_avx2,
+    NULL,
+    false,
 };
 static const pen__jpeg_kernels kernels_avx512 = {
-    pen__jpeg_idct_avx2,          pen__jpeg_upsample_h2v2_avx2, pen__jpeg_upsample_h2v1_avx2,
-    pen__jpeg_upsample_h1v2_avx2, pen__jpeg_ycc_to_rgb_avx512,  pen__jpeg_h2v2_to_rgb_avx512,
+    pen__jpeg_idct_avx512,
+    pen__jpeg_upsample_h2v2_avx2,
+    pen__jpeg_upsample_h2v1_avx2,
+    pen__jpeg_upsample_h1v2_avx2,
+    pen__jpeg_ycc_to_rgb_avx512,
+    pen__jpeg_h2v2_to_rgb_avx512,
+    true,
 };
 #endif
 

@@ -22,7 +22,7 @@ enum { PEN__JPEG_ROW_SLACK = 64 };
 enum { PEN__JPEG_N_LOW = 10 };
 
 typedef struct pen__jpeg_idct_job {
-    const int16_t *coefs;  // (8, 8)
+    const int16_t *coefs;  // (8, 8), or 64 in zigzag order
     const uint16_t *quant; // (8, 8)
     uint8_t *dst;          // 8 rows of 8 samples
     ptrdiff_t stride;
@@ -53,6 +53,7 @@ typedef struct pen__jpeg_kernels {
      * over the first chroma sample's left half, or over its right half if n_left_out is 1. */
     void (*h2v2_to_rgb)(const uint8_t *y, pen__jpeg_chroma cb, pen__jpeg_chroma cr, uint8_t *rgb,
                         int32_t n, int32_t n_left_out);
+    bool is_zigzag; /* the order of coefficients that idct takes; quantisers have the natural one */
 } pen__jpeg_kernels;
 
 /* The pieces of the tables below. */
@@ -65,6 +66,7 @@ void pen__jpeg_ycc_to_rgb_c(const uint8_t *y, const uint8_t *cb, const uint8_t *
                             int32_t n);
 #if defined(__x86_64__)
 bool pen__jpeg_idct_avx2(const pen__jpeg_idct_job *jobs, int n_jobs);
+bool pen__jpeg_idct_avx512(const pen__jpeg_idct_job *jobs, int n_jobs);
 void pen__jpeg_upsample_h2v2_avx2(const uint8_t *near, const uint8_t *far, uint8_t *dst, int32_t n);
 void pen__jpeg_upsample_h2v1_avx2(const uint8_t *src, uint8_t *dst, int32_t n);
 void pen__jpeg_upsample_h1v2_avx2(const uint8_t *near, const uint8_t *far, uint8_t *dst, int32_t n,

@@ -72,22 +72,22 @@ ALWAYS_INLINE verdict next_block(lane *l, int n, bool keep)
 }
 
 /* One look-up, with 31 bits ready. */
-ALWAYS_INLINE verdict step(lane *l, bool keep)
+ALWAYS_INLINE verdict step(lane *l, bool keep, bool is_zigzag)
 {
     const pen__jpeg_ac_entry *e = &l->table->entries[l->in.bits >> (64 - PEN__JPEG_AC_BITS)];
     int n_bits = e->bits;
     HIDE_ORIGIN(e);
     size_t after = l->k + e->advance;
     if (UNLIKELY(n_bits == 0)) {
-        l->k = read_long_ac(&l->in, l->table, e, l->k, keep ? l->block : NULL);
+        l->k = read_long_ac(&l->in, l->table, e, l->k, keep ? l->block : NULL, is_zigzag);
         if (l->k >= 64)
             return next_block(l, count_coefs(l->k), keep);
         refill(&l->in);
         return GOING;
     }
     if (keep) {
-        l->block[natural_or_dc[l->k + e->first]] = e->first_value;
-        l->block[natural_or_dc[l->k + e->second]] = e->second_value;
+        l->block[place_of(l->k + e->first, is_zigzag)] = e->first_value;
+        l->block[place_of(l->k + e->second, is_zigzag)] = e->second_value;
     }
     if (after >= 64)
         return next_block(l, end_block(&l->in, e, l->k), keep);
@@ -103,41 +103,43 @@ ALWAYS_INLINE bool begin_lane(lane *l, pen__jpeg_scan *scan, int32_t n_mcus, int
     return begin_mcu(l) && begin_block(l, keep);
 }
 
-ALWAYS_INLINE bool finish_lane(lane *l, bool keep)
+ALWAYS_INLINE bool finish_lane(lane *l, bool keep, bool is_zigzag)
 {
     for (;;) {
         refill(&l->in);
         for (int i = 0; i < 3; i++) {
-            verdict v = step(l, keep);
+            verdict v = step(l, keep, is_zigzag);
             if (UNLIKELY(v != GOING))
                 return v == DONE;
         }
     }
 }
 
-ALWAYS_INLINE bool run_both(lane *a, lane *b, bool keep)
+ALWAYS_INLINE bool run_both(lane *a, lane *b, bool keep, bool is_zigzag)
 {
     for (;;) {
         refill(&a->in);
         refill(&b->in);
         /* 56 bits: two look-ups of 11, and one more or the longest symbol there is, of 31 */
         for (int i = 0; i < 3; i++) {
-            verdict v = step(a, keep);
+            verdict v = step(a, keep, is_zigzag);
             if (UNLIKELY(v != GOING))
-                return v == DONE && finish_lane(b, keep);
-            v = step(b, keep);
+                return v == DONE && finish_lane(b, keep, is_zigzag);
+            v = step(b, keep, is_zigzag);
             if (UNLIKELY(v != GOING))
-                return v == DONE && finish_lane(a, keep);
+                return v == DONE && finish_lane(a, keep, is_zigzag);
         }
     }
 }
 
 ALWAYS_INLINE bool scan_pair(pen__jpeg_scan *const scans[2], int32_t n_mcus,
-                             int16_t *const blocks[2], uint8_t *const n_coefs[2], bool keep)
+                             int16_t *const blocks[2], uint8_t *const n_coefs[2], bool keep,
+                             bool is_zigzag)
 {
     lane a, b;
     if (!begin_lane(&a, scans[0], n_mcus, blocks[0], n_coefs[0], keep) ||
-        !begin_lane(&b, scans[1], n_mcus, blocks[1], n_coefs[1], keep) || !run_both(&a, &b, keep))
+        !begin_lane(&b, scans[1], n_mcus, blocks[1], n_coefs[1], keep) ||
+        !run_both(&a, &b, keep, is_zigzag))
         return false;
     scans[0]->in = a.in;
     scans[1]->in = b.in;
@@ -147,8 +149,10 @@ ALWAYS_INLINE bool scan_pair(pen__jpeg_scan *const scans[2], int32_t n_mcus,
 ALWAYS_INLINE bool keep_or_skip(pen__jpeg_scan *const scans[2], int32_t n_mcus,
                                 int16_t *const blocks[2], uint8_t *const n_coefs[2])
 {
-    return blocks[0] ? scan_pair(scans, n_mcus, blocks, n_coefs, true)
-                     : scan_pair(scans, n_mcus, blocks, n_coefs, false);
+    if (!blocks[0])
+        return scan_pair(scans, n_mcus, blocks, n_coefs, false, false);
+    return scans[0]->is_zigzag ? scan_pair(scans, n_mcus, blocks, n_coefs, true, true)
+                               : scan_pair(scans, n_mcus, blocks, n_coefs, true, false);
 }
 
 #if defined(__x86_64__)

@@ -116,7 +116,8 @@ static bool begin_chunk(pen__jpeg_scan *scan, size_t at, size_t n_bytes)
 }
 
 /* With `keep` false the blocks are parsed only. */
-ALWAYS_INLINE bool read_mcu(pen__jpeg_scan *scan, bool keep, int16_t *blocks, uint8_t *n_coefs)
+ALWAYS_INLINE bool read_mcu(pen__jpeg_scan *scan, bool keep, int16_t *blocks, uint8_t *n_coefs,
+                            bool is_zigzag)
 {
     pen__jpeg_bits in = scan->in; /* a copy, so that it lives in registers */
     bool is_bad = false;
@@ -127,8 +128,8 @@ ALWAYS_INLINE bool read_mcu(pen__jpeg_scan *scan, bool keep, int16_t *blocks, ui
             clear_block(block);
         refill(&in);
         int32_t dc = scan->dc[c] + read_dc(&in, scan->dc_tables[c], &is_bad);
-        int n =
-            keep ? read_ac(&in, scan->ac_tables[c], block) : read_ac(&in, scan->ac_tables[c], NULL);
+        int n = keep ? read_ac(&in, scan->ac_tables[c], block, is_zigzag)
+                     : read_ac(&in, scan->ac_tables[c], NULL, false);
         is_bad |= n == 0 || dc != (int16_t)dc;
         if (is_bad)
             return false;
@@ -175,10 +176,18 @@ ALWAYS_INLINE bool prepare(pen__jpeg_scan *scan)
     return is_ready || pen__jpeg_scan_prepare(scan);
 }
 
+ALWAYS_INLINE bool keep_mcu(pen__jpeg_scan *scan, int16_t *blocks, uint8_t *n_coefs)
+{
+    if (!prepare(scan))
+        return false;
+    return scan->is_zigzag ? read_mcu(scan, true, blocks, n_coefs, true)
+                           : read_mcu(scan, true, blocks, n_coefs, false);
+}
+
 ALWAYS_INLINE bool skip_mcus(pen__jpeg_scan *scan, int32_t n_mcus)
 {
     for (int32_t i = 0; i < n_mcus; i++)
-        if (!prepare(scan) || !read_mcu(scan, false, NULL, NULL))
+        if (!prepare(scan) || !read_mcu(scan, false, NULL, NULL, false))
             return false;
     return true;
 }
@@ -188,7 +197,7 @@ ALWAYS_INLINE bool skip_mcus(pen__jpeg_scan *scan, int32_t n_mcus)
 #define BMI2 __attribute__((target("bmi2")))
 BMI2 static bool scan_mcu_bmi2(pen__jpeg_scan *scan, int16_t *blocks, uint8_t *n_coefs)
 {
-    return prepare(scan) && read_mcu(scan, true, blocks, n_coefs);
+    return keep_mcu(scan, blocks, n_coefs);
 }
 
 BMI2 static bool scan_skip_bmi2(pen__jpeg_scan *scan, int32_t n_mcus)
@@ -203,7 +212,7 @@ bool pen__jpeg_scan_mcu(pen__jpeg_scan *scan, int16_t *blocks, uint8_t *n_coefs)
     if (scan->has_bmi2)
         return scan_mcu_bmi2(scan, blocks, n_coefs);
 #endif
-    return prepare(scan) && read_mcu(scan, true, blocks, n_coefs);
+    return keep_mcu(scan, blocks, n_coefs);
 }
 
 bool pen__jpeg_scan_skip(pen__jpeg_scan *scan, int32_t n_mcus)

@@ -14,7 +14,8 @@
 #include "ops/jpeg_huffman.h"
 
 enum {
-    PEN__JPEG_MAX_BLOCKS = 6, /* of an MCU: four luma, two chroma */
+    PEN__JPEG_MAX_BLOCKS = 6,   /* of an MCU: four luma, two chroma */
+    PEN__JPEG_BLOCK_SLACK = 64, /* coefficients, for look-ups that run on after a block's last */
     /* A coefficient takes at most 16 bits of code and 15 of value, in bytes: */
     PEN__JPEG_MAX_MCU_BYTES = PEN__JPEG_MAX_BLOCKS * 64 * 31 / 8,
     PEN__JPEG_CHUNK_BYTES = 16 << 10,
@@ -57,6 +58,7 @@ typedef struct pen__jpeg_scan {
     size_t anchor_at;      /* and the offset */
     bool is_at_marker;     /* the chunk's data are the last before src[at], a marker */
     bool has_bmi2;
+    bool is_zigzag; /* the order in which coefficients are wanted; natural unless set */
 } pen__jpeg_scan;
 
 /* Make ready for seeking.  `chunk` has room for PEN__JPEG_CHUNK_BYTES +
@@ -78,9 +80,9 @@ bool pen__jpeg_scan_seek(pen__jpeg_scan *scan, const pen__jpeg_mark *mark, int64
  * run out. */
 bool pen__jpeg_scan_tell(pen__jpeg_scan *scan, pen__jpeg_mark *mark);
 
-/* The next MCU: scan->n_blocks blocks of 64 coefficients in natural order, and for each
- * the number of coefficients, in zigzag order, up to which any may differ from zero
- * (1: only the DC). */
+/* The next MCU: scan->n_blocks blocks of 64 coefficients, and for each the number of coefficients,
+ * in zigzag order, up to which any may differ from zero (1: only the DC).  PEN__JPEG_BLOCK_SLACK
+ * coefficients behind the blocks are spoilt. */
 bool pen__jpeg_scan_mcu(pen__jpeg_scan *scan, int16_t *blocks, uint8_t *n_coefs);
 
 /* Pass over MCUs. */

@@ -14,10 +14,7 @@
  *
  * Marks.  Where rows of MCUs begin is not known at first sight: then the file is taken from
  * its first MCU on, and marks are gathered on the way.  Rows whose marks are known
- * are taken in twos, a band, by two scans that begin near the window's left edge;
- * what is above, beside and between is not looked at.  Each scan must pass the next
- * marks on its way exactly.  If one does not, the marks are wrong, and all begins
- * again without them.
+ * are jpeg_known.c's.  Where marks turn out to be wrong, all begins again without them.
  *
  * How far to parse.  Not only as far as pixels need, but as far as libjpeg would,
  * because a file that ends before that is an error there.  See n_strips_read().
@@ -26,54 +23,14 @@
 
 #include <string.h>
 
-#include "ops/jpeg_kernels.h"
+#include "ops/jpeg_strips.h"
 
-enum {
-    ROW_MARGIN = 64, /* before column 0: for the sample to its left, and alignment */
-    BATCH = 96,      /* blocks of a scan between parsing and transforming: whole MCUs */
-    GROUP_ROWS = 4,  /* of pixels, for a sink */
-    BAND = 2,        /* strips decoded at once */
-};
-
-/* Rows of samples from column 0 of the first wanted MCU.  Row 0 is the last one of the
- * strip before. */
-typedef struct plane {
-    uint8_t *rows;
-    ptrdiff_t stride;
-} plane;
-
-typedef struct jobs {
-    int n;
-    pen__jpeg_idct_job list[BAND * BATCH];
-} jobs;
-
-typedef struct strips {
-    const pen__decode_job *job;
-    pen__jpeg_frame frame;
-    const pen__jpeg_kernels *kernels;
-    pen__jpeg_marks *marks;
-    bool gathers; /* marks, from what is parsed */
-    pen__jpeg_scan scans[BAND];
-    uint8_t *chunks[BAND];
-    plane planes[PEN__JPEG_MAX_COMPONENTS];
-    uint8_t *upsampled[2];            /* a row of chroma at full resolution, each */
-    int32_t n_columns, n_strips;      /* of the image, in MCUs */
-    int32_t first_column, end_column; /* wanted */
-    int32_t next_row;                 /* to be written */
-    plane group;                      /* rows of pixels on their way to a sink */
-    int n_slots;                      /* blocks in `coefs` */
-    jobs full, low; /* apart, because the kernel takes blocks of a kind in pairs */
-    _Alignas(64) int16_t coefs[BAND * BATCH * 64];
-} strips;
+typedef pen__jpeg_strips strips;
+typedef pen__jpeg_plane plane;
 
 static uint8_t *row_of(const plane *p, int32_t y)
 {
     return p->rows + y * p->stride;
-}
-
-static int32_t div_up(int32_t a, int32_t b)
-{
-    return (a + b - 1) / b;
 }
 
 static bool is_grey(const strips *s)
@@ -108,7 +65,7 @@ size_t pen__jpeg_window_bound(const pen_image_info *info)
 {
     enum { N_ROWS = BAND * (16 + 8 + 8) + 3 + 2 };
     size_t n_samples = ((size_t)info->width + 15) / 16 * 16;
-    return BAND * chunk_bytes() + N_ROWS * row_bytes(n_samples) +
+    return sizeof(pen__jpeg_stretch_room) + BAND * chunk_bytes() + N_ROWS * row_bytes(n_samples) +
            GROUP_ROWS * row_bytes(3 * (size_t)info->width);
 }
 
@@ -123,7 +80,8 @@ static void place(strips *s, uint8_t *scratch)
 {
     const pen__jpeg_frame *f = &s->frame;
     int32_t n_samples = 8 * (s->end_column - s->first_column);
-    uint8_t *at = scratch;
+    s->room = (pen__jpeg_stretch_room *)(void *)scratch;
+    uint8_t *at = scratch + sizeof *s->room;
     for (int i = 0; i < BAND; i++, at += chunk_bytes())
         s->chunks[i] = at;
     at = place_rows(&s->planes[0], at, n_samples * f->mcu_h, BAND * 8 * f->mcu_v + 1);
@@ -198,7 +156,7 @@ static bool fill_flat(const pen__jpeg_idct_job *job)
     return true;
 }
 
-static bool flush(strips *s)
+bool pen__jpeg_flush(strips *s)
 {
     bool is_sound = s->kernels->idct(s->full.list, s->full.n);
     is_sound &= s->kernels->idct(s->low.list, s->low.n);
@@ -206,31 +164,30 @@ static bool flush(strips *s)
     return is_sound;
 }
 
-static bool add_block(strips *s, int c, int slot, uint8_t n_coefs, int32_t x, int32_t y)
+static bool add_block(strips *s, int c, const int16_t *coefs, uint8_t n_coefs, int32_t x, int32_t y)
 {
     const plane *p = &s->planes[c];
-    const pen__jpeg_idct_job job = {s->coefs + 64 * slot, s->frame.components[c].quant,
-                                    row_of(p, y + 1) + x, p->stride, n_coefs};
+    const pen__jpeg_idct_job job = {coefs, s->frame.components[c].quant, row_of(p, y + 1) + x,
+                                    p->stride, n_coefs};
     if (n_coefs == 1)
         return fill_flat(&job);
-    jobs *to = n_coefs <= PEN__JPEG_N_LOW ? &s->low : &s->full;
+    pen__jpeg_jobs *to = n_coefs <= PEN__JPEG_N_LOW ? &s->low : &s->full;
     to->list[to->n++] = job;
     return true;
 }
 
-/* The blocks of an MCU, from `slot` on, `column` from the first wanted one, in strip `i` of
- * the band. */
-static bool add_mcu(strips *s, int slot, const uint8_t *n_coefs, int32_t column, int i)
+bool pen__jpeg_add_mcu(strips *s, const int16_t *blocks, const uint8_t *n_coefs, int32_t column,
+                       int i)
 {
     const pen__jpeg_frame *f = &s->frame;
     int b = 0;
     for (int y = 0; y < f->mcu_v; y++)
         for (int x = 0; x < f->mcu_h; x++, b++)
-            if (!add_block(s, 0, slot + b, n_coefs[b], 8 * (column * f->mcu_h + x),
+            if (!add_block(s, 0, blocks + 64 * b, n_coefs[b], 8 * (column * f->mcu_h + x),
                            8 * (i * f->mcu_v + y)))
                 return false;
     for (int c = 1; c < f->n_components; c++, b++)
-        if (!add_block(s, c, slot + b, n_coefs[b], 8 * column, 8 * i))
+        if (!add_block(s, c, blocks + 64 * b, n_coefs[b], 8 * column, 8 * i))
             return false;
     return true;
 }
@@ -254,16 +211,31 @@ static void repeat_edges(strips *s, int n_strips)
 
 /* --- strips in sequence --- */
 
+bool pen__jpeg_start_scans(strips *s)
+{
+    if (s->has_scans)
+        return true;
+    if (!pen__jpeg_scan_start(&s->scans[0], &s->frame, s->tables, s->job->src, s->job->len,
+                              s->chunks[0]))
+        return false;
+    s->scans[0].is_zigzag = s->kernels->is_zigzag;
+    s->scans[1] = s->scans[0];
+    s->scans[1].chunk = s->chunks[1];
+    s->has_scans = true;
+    return true;
+}
+
 /* The next MCUs of the scan, up to column `end`. */
 static bool decode_mcus(strips *s, int32_t column, int32_t end)
 {
     pen__jpeg_scan *scan = &s->scans[0];
     for (; column < end; column++) {
         uint8_t n_coefs[PEN__JPEG_MAX_BLOCKS];
-        if (s->n_slots + scan->n_blocks > BATCH && !flush(s))
+        if (s->n_slots + scan->n_blocks > BATCH && !pen__jpeg_flush(s))
             return false;
-        if (!pen__jpeg_scan_mcu(scan, s->coefs + 64 * s->n_slots, n_coefs) ||
-            !add_mcu(s, s->n_slots, n_coefs, column - s->first_column, 0))
+        int16_t *blocks = s->coefs + 64 * s->n_slots;
+        if (!pen__jpeg_scan_mcu(scan, blocks, n_coefs) ||
+            !pen__jpeg_add_mcu(s, blocks, n_coefs, column - s->first_column, 0))
             return false;
         s->n_slots += scan->n_blocks;
     }
@@ -303,113 +275,7 @@ static bool parse_strip(strips *s, bool is_wanted)
         if (!parse_part(s, column, end, is_wanted) || (s->gathers && !gather(s)))
             return false;
     }
-    return flush(s) && pen__jpeg_scan_is_sound(&s->scans[0]);
-}
-
-/* --- strips with known marks --- */
-
-static size_t bytes_between(const pen__jpeg_mark *a, const pen__jpeg_mark *b)
-{
-    return b->at >= a->at ? b->at - a->at + 1 : PEN__JPEG_CHUNK_BYTES;
-}
-
-static bool is_same_mark(const pen__jpeg_mark *a, const pen__jpeg_mark *b)
-{
-    return a->at == b->at && a->n_bits == b->n_bits && memcmp(a->dc, b->dc, sizeof a->dc) == 0;
-}
-
-/* The next n MCUs of each strip of the band. */
-static bool decode_band_mcus(strips *s, int n_strips, int32_t column, int32_t n)
-{
-    pen__jpeg_scan *const pair[BAND] = {&s->scans[0], &s->scans[1]};
-    int16_t *const blocks[BAND] = {s->coefs, s->coefs + 64 * BATCH};
-    uint8_t counts[BAND][BATCH], *const n_coefs[BAND] = {counts[0], counts[1]};
-    int n_blocks = s->scans[0].n_blocks;
-    if (n_strips == BAND && !pen__jpeg_scan_pair(pair, n, blocks, n_coefs))
-        return false;
-    for (int i = 0; i < n_strips; i++)
-        for (int m = 0, b = 0; m < n; m++, b += n_blocks) {
-            if (n_strips == 1 && !pen__jpeg_scan_mcu(pair[0], blocks[0] + 64 * b, counts[0] + b))
-                return false;
-            if (!add_mcu(s, i * BATCH + b, counts[i] + b, column + m - s->first_column, i))
-                return false;
-        }
-    return flush(s);
-}
-
-static bool skip_band_mcus(strips *s, int n_strips, int32_t n)
-{
-    pen__jpeg_scan *const pair[BAND] = {&s->scans[0], &s->scans[1]};
-    int16_t *const nothing[BAND] = {NULL, NULL};
-    uint8_t *const no_counts[BAND] = {NULL, NULL};
-    return n_strips == BAND ? pen__jpeg_scan_pair(pair, n, nothing, no_counts)
-                            : pen__jpeg_scan_skip(pair[0], n);
-}
-
-/* Columns of a band: where its scans begin, and where they must be at a mark's place. */
-typedef struct route {
-    int32_t start, check; /* in units of the grid's step */
-} route;
-
-/* From the last mark before the window to the last one within it or at its end; where there is
- * none, on to the next. */
-static route plan_route(const strips *s)
-{
-    int32_t step = s->marks->grid.step;
-    int32_t start = s->first_column / step, check = s->end_column / step;
-    bool is_row_end = s->end_column == s->n_columns;
-    if (is_row_end || check <= start)
-        check = div_up(s->end_column, step);
-    return (route){start, check};
-}
-
-static bool seek_band(strips *s, int32_t first, int n_strips, route way)
-{
-    const pen__jpeg_grid *grid = &s->marks->grid;
-    for (int i = 0; i < n_strips; i++) {
-        int32_t at = (first + i) * grid->per_row;
-        pen__jpeg_mark start = pen__jpeg_marks_get(s->marks, at + way.start);
-        pen__jpeg_mark end = pen__jpeg_marks_get(s->marks, at + div_up(s->end_column, grid->step));
-        int64_t n_mcus = (int64_t)(first + i) * s->n_columns + way.start * grid->step;
-        if (!pen__jpeg_scan_seek(&s->scans[i], &start, n_mcus, bytes_between(&start, &end)))
-            return false;
-    }
-    return true;
-}
-
-static bool check_band(strips *s, int32_t first, int n_strips, route way)
-{
-    for (int i = 0; i < n_strips; i++) {
-        int32_t at = (first + i) * s->marks->grid.per_row;
-        pen__jpeg_mark due = pen__jpeg_marks_get(s->marks, at + way.check), here;
-        if (!pen__jpeg_scan_tell(&s->scans[i], &here) || !is_same_mark(&here, &due))
-            return false;
-    }
-    return true;
-}
-
-/* The window's part of strips `first` and on. */
-static bool decode_band(strips *s, int32_t first, int n_strips)
-{
-    int32_t step = s->marks->grid.step, group = BATCH / s->scans[0].n_blocks;
-    int32_t column = s->first_column, end = s->end_column;
-    route way = plan_route(s);
-    int32_t check = way.check * step < s->n_columns ? way.check * step : s->n_columns;
-    if (!seek_band(s, first, n_strips, way) ||
-        !skip_band_mcus(s, n_strips, column - way.start * step))
-        return false;
-    for (int32_t n; column < end; column += n) {
-        int32_t stop = column < check && check < end ? check : end;
-        n = group < stop - column ? group : stop - column;
-        if (!decode_band_mcus(s, n_strips, column, n))
-            return false;
-        if (column + n == check && !check_band(s, first, n_strips, way))
-            return false;
-    }
-    if (check <= end)
-        return pen__jpeg_scan_is_sound(&s->scans[0]) &&
-               pen__jpeg_scan_is_sound(&s->scans[n_strips - 1]);
-    return skip_band_mcus(s, n_strips, check - end) && check_band(s, first, n_strips, way);
+    return pen__jpeg_flush(s) && pen__jpeg_scan_is_sound(&s->scans[0]);
 }
 
 /* --- samples to pixels --- */
@@ -478,8 +344,7 @@ static void write_row(strips *s, int32_t y, int32_t strip)
                         n);
 }
 
-/* All rows of the window that strips are complete for, n of them from `strip` on in the planes. */
-static void write_rows(strips *s, int32_t strip, int n)
+void pen__jpeg_write_rows(strips *s, int32_t strip, int n)
 {
     repeat_edges(s, n);
     int32_t height = 8 * s->frame.mcu_v, end = (strip + n) * height;
@@ -499,23 +364,11 @@ static void write_rows(strips *s, int32_t strip, int n)
 
 /* --- the whole --- */
 
-/* Strips of the window that have marks. */
-static int decode_known(strips *s, int32_t first, int32_t end)
-{
-    for (int32_t i = first; i < end; i += BAND) {
-        if (pen__job_cancelled(s->job))
-            return pen__fail(s->job->err, PEN_ECANCELED, -1, "JPEG: cancelled");
-        int n = end - i < BAND ? (int)(end - i) : BAND;
-        if (!decode_band(s, i, n))
-            return PEN__JPEG_DECLINED;
-        write_rows(s, i, n);
-    }
-    return 0;
-}
-
 /* Strips from the first without marks to `n`. */
 static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
 {
+    if (!pen__jpeg_start_scans(s))
+        return PEN__JPEG_DECLINED;
     int32_t i = s->marks->n_rows;
     pen__jpeg_mark mark = i > 0 ? pen__jpeg_marks_get(s->marks, i * s->marks->grid.per_row)
                                 : pen__jpeg_first_mark(&s->frame);
@@ -530,7 +383,7 @@ static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
         if (!parse_strip(s, is_wanted))
             return PEN__JPEG_DECLINED;
         if (is_wanted)
-            write_rows(s, i, 1);
+            pen__jpeg_write_rows(s, i, 1);
     }
     return 0;
 }
@@ -542,7 +395,7 @@ static int decode_strips(strips *s)
     bool needs_end = last_row(s) == s->frame.height - 1 && !s->marks->is_complete;
     s->next_row = s->job->window.y;
     s->full.n = s->low.n = s->n_slots = 0;
-    int rc = decode_known(s, first, known < wanted ? known : wanted);
+    int rc = pen__jpeg_decode_known(s, first, known < wanted ? known : wanted);
     if (rc == 0 && (known < n || needs_end))
         rc = decode_unknown(s, first, wanted, n);
     /* with the last row in the window, what follows it counts, too */
@@ -562,16 +415,6 @@ static bool is_ours(strips *s)
            s->frame.n_components == job->info->channels;
 }
 
-static bool start_scans(strips *s, pen__jpeg_tables *tables)
-{
-    if (!pen__jpeg_scan_start(&s->scans[0], &s->frame, tables, s->job->src, s->job->len,
-                              s->chunks[0]))
-        return false;
-    s->scans[1] = s->scans[0];
-    s->scans[1].chunk = s->chunks[1];
-    return true;
-}
-
 /* With the marks that there are, or with none. */
 static int decode_marked(strips *s, pen__jpeg_window *own, bool uses_marks)
 {
@@ -582,7 +425,12 @@ static int decode_marked(strips *s, pen__jpeg_window *own, bool uses_marks)
     s->gathers = own->gathers && s->marks->grid.per_row > 0;
     int32_t n_rows = s->marks->n_rows;
     bool was_complete = s->marks->is_complete;
-    int rc = start_scans(s, &own->tables) ? decode_strips(s) : PEN__JPEG_DECLINED;
+    s->has_lanes = n_rows > 0 && s->kernels->is_zigzag &&
+                   pen__jpeg_stretches_start(&s->stretches, &s->frame, &own->lane_tables, job->src,
+                                             job->len, s->room);
+    s->has_scans = false;
+    s->tables = &own->tables;
+    int rc = decode_strips(s);
     if (rc == 0 && own->gathers &&
         (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))
         own->n_found = pen__jpeg_marks_seal(s->marks, job->src, job->len);

@@ -12,6 +12,7 @@
 #define PEN_OPS_JPEG_WINDOW_H
 
 #include "ops/decode_formats.h"
+#include "ops/jpeg_lanes.h"
 #include "ops/jpeg_marks.h"
 
 /* pen__jpeg_window_decode's "not mine".  Not an error. */
@@ -20,6 +21,7 @@ enum { PEN__JPEG_DECLINED = 1 };
 /* One thread's state from file to file.  Zeroed before first use; owns nothing. */
 typedef struct pen__jpeg_window {
     pen__jpeg_tables tables;
+    pen__jpeg_lane_tables lane_tables;
     pen__jpeg_counts counts;
     /* for the next file: an entry of marks, the caller's, and whether to gather some */
     const uint8_t *known;
