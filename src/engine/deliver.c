@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/loader_impl.h"
+#include "engine/views.h"
 
 static const char *const action_names[] = {"raise", "skip", "replace"};
 
@@ -56,6 +57,7 @@ static int start(pen_loader *loader, pen_error *err)
         return 0;
     if (pen__board_start(loader) != 0 || pen__control_start(loader) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "cannot start a worker thread");
+    pen__serve_locally(loader);
     loader->is_started = true;
     return 0;
 }
@@ -134,6 +136,7 @@ static void leave(pen__consumer_times *times, int rc)
 {
     int64_t now = pen__now_ns(), waited = now - atomic_load(&times->inside_since);
     pen__counter_add(&times->wait_ns, waited);
+    pen__trail_add(&times->trail, now - waited, now);
     atomic_store(&times->inside_since, 0);
     times->waited_ns += waited;
     if (rc == 0) {
