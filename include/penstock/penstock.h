@@ -13,6 +13,7 @@
  *   knobs.h     settings that may change while a loader runs
  *   policy.h    who turns the knobs, and on what grounds
  *   metrics.h   a running loader as seen from outside: OpenMetrics, JSON, an address
+ *   trace.h     what each thread did when, for Perfetto
  *   mix.h       MixUp and CutMix over whole batches
  *   telemetry.h what the machine under the loader is doing
  */
@@ -33,6 +34,7 @@
 #include <penstock/policy.h>
 #include <penstock/stats.h>
 #include <penstock/telemetry.h>
+#include <penstock/trace.h>
 #include <penstock/version.h>
 
 #endif

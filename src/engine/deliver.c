@@ -209,12 +209,15 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
     if (loader->failure.code)
         return fail_for_good(loader, &loader->failure, err);
     enter(&loader->times);
+    const int64_t began = atomic_load(&loader->times.inside_since);
     do {
         rc = look_ahead(loader, err);
         if (rc == 0)
             rc = deliver(loader, timeout_ns, out, err);
     } while (rc == 0 && !*out);
     leave(&loader->times, rc);
+    if (pen__trace_is_on(&loader->trace))
+        pen__trace_add(&loader->trace, PEN__TRACE_WAIT, began, pen__now_ns(), -1, -1);
     if (rc == 0 && atomic_load(&loader->first_batch_ns) == 0)
         atomic_store(&loader->first_batch_ns, atomic_load(&loader->times.wait_ns));
     return rc;

@@ -235,6 +235,7 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     loader->ledger.fd = -1;
     pthread_mutex_init(&loader->board.lock, NULL);
+    pen__trace_init(&loader->trace);
     pen__gate_init(&loader->io);
     pen__shares_init(&loader->shares, pen__limit_cores());
     atomic_store(&loader->newest_batch, -1);
@@ -309,6 +310,7 @@ void pen_loader_free(pen_loader *loader)
     }
     pen__free(atomic_load(&loader->readings));
     pen__board_fini(loader);
+    pen__trace_fini(&loader->trace);
     if (loader->marks)
         pen__sidecar_save(loader->marks);
     pen__sidecar_free(loader->marks);

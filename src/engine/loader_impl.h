@@ -21,6 +21,7 @@
 #include "engine/mix.h"
 #include "engine/slab.h"
 #include "engine/stream.h"
+#include "engine/trace.h"
 #include "engine/trail.h"
 #include "sched/pool.h"
 #include "sched/window.h"
@@ -77,6 +78,7 @@ struct pen_loader {
     _Atomic(pen__reading *) readings; // (PEN_MAX_IO), or NULL
     _Atomic int n_readings;           /* readers there have been */
     pen__sidecar *marks;              /* NULL: JPEG files are not indexed */
+    pen__trace trace;
     pen__board board;
     struct pen__control *control; /* who asks the policy */
     _Atomic int64_t newest_batch; /* the last one begun, counted from epoch 0; -1: none */
