@@ -323,6 +323,26 @@ static void other_users_are_refused(void **state)
     pen_loader_free(loader);
 }
 
+/* The thread sanitizer lets no child of a process with threads have threads. */
+#if defined(__SANITIZE_THREAD__)
+#define CHILD_HAS_THREADS 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHILD_HAS_THREADS 0
+#endif
+#endif
+#ifndef CHILD_HAS_THREADS
+#define CHILD_HAS_THREADS 1
+#endif
+
+static int ask_own_server(void)
+{
+    pen_loader *own = served("127.0.0.1:0");
+    int status = ask(connect_to(port_of(own)), "GET /metrics HTTP/1.1");
+    pen_loader_free(own);
+    return status;
+}
+
 /* A child does not keep the port, and may have a server of its own. */
 static void a_fork_leaves_the_socket_with_the_parent(void **state)
 {
@@ -335,14 +355,13 @@ static void a_fork_leaves_the_socket_with_the_parent(void **state)
     assert_int_equal(pipe(go), 0);
     pid_t child = fork();
     if (child == 0) {
-        pen_loader *own = served("127.0.0.1:0");
-        int rc = ask(connect_to(port_of(own)), "GET /metrics HTTP/1.1") == 200 ? 0 : 1;
-        pen_loader_free(own);
+        int rc = CHILD_HAS_THREADS && ask_own_server() != 200;
         pen_loader_free(loader); /* does nothing */
         rc |= write(ready[1], &byte, 1) != 1;
         rc |= read(go[0], &byte, 1) != 1;
         _exit(rc);
     }
+    close(ready[1]); /* a child that dies says nothing */
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(ask(connect_to(port), "GET /metrics HTTP/1.1"), 200);
     pen_loader_free(loader);
