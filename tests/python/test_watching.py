@@ -1,11 +1,15 @@
 """A running loader seen from outside: HTTP, `penstock top`, notebooks."""
 
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import textwrap
 import urllib.error
 import urllib.request
@@ -251,3 +255,39 @@ def test_a_trace_ends_by_itself(folder, ops, tmp_path):
     assert json.loads(path.read_text())["traceEvents"]
     with pytest.raises(ValueError, match="seconds must be above 0"):
         loader.trace(path, 0)
+
+
+# the terminal
+
+
+def in_terminal(arguments: list[str], key: bytes) -> tuple[int, bytes]:
+    """Run top in a terminal of 60 columns, press a key after its first frame; all it wrote."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["LC_ALL"] = "C.UTF-8"
+        os.execv(PENSTOCK, ["penstock", "top", *arguments])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 60, 0, 0))
+    written = b""
+    is_pressed = False
+    while True:
+        try:
+            some = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not some:
+            break
+        written += some
+        if not is_pressed and b"q: end" in written:
+            is_pressed = True
+            os.write(terminal, key)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status), written
+
+
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_top_on_a_terminal_ends_with_a_key_and_leaves_it_as_it_was(loader, key):
+    code, written = in_terminal([loader.address], key)
+    assert code == 0
+    assert b"\033[?1049h" in written and b"waiting" in written
+    assert written.rstrip().endswith(b"\033[?25h\033[?1049l")
