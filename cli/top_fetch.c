@@ -76,8 +76,8 @@ static bool split(const char *target, char host[256], char port[8])
         memmove(host, host + 1, len - 1);
     }
     if (!*host)
-        strcpy(host, "127.0.0.1");
-    strcpy(port, colon + 1);
+        snprintf(host, 256, "127.0.0.1");
+    snprintf(port, 8, "%s", colon + 1);
     return true;
 }
 
