@@ -14,6 +14,7 @@ static const struct {
     {"doctor", "why a PyTorch script waits for data, and what to change", cmd_doctor},
     {"machine", "what this machine is doing, and what it does not tell", cmd_machine},
     {"replay", "build any batch of a stream again", cmd_replay},
+    {"top", "what the loaders of a running process are doing", cmd_top},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

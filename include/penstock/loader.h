@@ -76,6 +76,8 @@ typedef struct pen_loader_opts {
     int32_t period_ms;             /* how often it is asked, default 100 */
     uint64_t pinned_knobs;    /* 1 << PEN_KNOB_...: not the policy's; workers of 0 and more are */
     const char *decision_log; /* JSONL of what was decided each period, appended; NULL: none */
+    const char *metrics;      /* answer HTTP at "127.0.0.1:9464" (metrics.h); NULL: what
+                                 PENSTOCK_METRICS says; "off": nowhere, whatever that says */
 } pen_loader_opts;
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);

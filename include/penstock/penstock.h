@@ -12,6 +12,8 @@
  *   stats.h     what a loader's pipeline is doing, and the verdict
  *   knobs.h     settings that may change while a loader runs
  *   policy.h    who turns the knobs, and on what grounds
+ *   metrics.h   a running loader as seen from outside: OpenMetrics, JSON, an address
+ *   trace.h     what each thread did when, for Perfetto
  *   mix.h       MixUp and CutMix over whole batches
  *   telemetry.h what the machine under the loader is doing
  */
@@ -24,6 +26,7 @@
 #include <penstock/image.h>
 #include <penstock/knobs.h>
 #include <penstock/loader.h>
+#include <penstock/metrics.h>
 #include <penstock/mix.h>
 #include <penstock/op.h>
 #include <penstock/order.h>
@@ -31,6 +34,7 @@
 #include <penstock/policy.h>
 #include <penstock/stats.h>
 #include <penstock/telemetry.h>
+#include <penstock/trace.h>
 #include <penstock/version.h>
 
 #endif

@@ -150,6 +150,14 @@ PyObject *py_loader_policy(PyObject *object, PyObject *unused);
 PyObject *py_loader_telemetry(PyObject *object, PyObject *unused);
 PyObject *py_loader_verdict(PyObject *object, PyObject *unused);
 
+/* ---- py_views.c ---- */
+
+PyObject *py_loader_metrics(PyObject *object, PyObject *unused);
+PyObject *py_loader_status(PyObject *object, PyObject *unused);
+PyObject *py_loader_address(PyObject *object, PyObject *unused);
+PyObject *py_loader_trace_start(PyObject *object, PyObject *unused);
+PyObject *py_loader_trace_stop(PyObject *object, PyObject *path);
+
 /* An O& converter: a path, or None; `out` is a PyObject * that holds bytes or NULL. */
 int py_optional_path(PyObject *object, void *out);
 

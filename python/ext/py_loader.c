@@ -94,19 +94,20 @@ static int read_mixes(PyObject *sequence, pen_mix mixes[PEN_MIX_MAX], int32_t *n
 }
 
 /* Loader(dataset, pipeline, options: dict, ledger: path or None, mixes=(), num_classes=0,
- *        policy="fixed", decision_log: path or None) */
+ *        policy="fixed", decision_log: path or None, metrics: str or None) */
 static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dataset",     "pipeline", "options",      "ledger", "mixes",
-                            "num_classes", "policy",   "decision_log", NULL};
+    static char *names[] = {"dataset",     "pipeline", "options",      "ledger",  "mixes",
+                            "num_classes", "policy",   "decision_log", "metrics", NULL};
     py_state *state = PyType_GetModuleState(type);
     PyObject *dataset_object, *pipeline_object, *options, *ledger = NULL, *mix_list = NULL;
     PyObject *policy = NULL, *log = NULL;
+    const char *metrics = NULL;
     int num_classes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&|OiOO&:Loader", names, &dataset_object,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO!O&|OiOO&z:Loader", names, &dataset_object,
                                      &pipeline_object, &PyDict_Type, &options, py_optional_path,
                                      &ledger, &mix_list, &num_classes, &policy, py_optional_path,
-                                     &log))
+                                     &log, &metrics))
         return NULL;
     pen_dataset *dataset = py_dataset_get(state, dataset_object);
     pen_pipeline *pipeline = dataset ? py_pipeline_get(state, pipeline_object) : NULL;
@@ -117,6 +118,7 @@ static PyObject *loader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     opts.mixes = mixes;
     opts.num_classes = num_classes;
     opts.decision_log = log ? PyBytes_AsString(log) : NULL;
+    opts.metrics = metrics;
     pen_loader *loader = NULL;
     if (pipeline && (!policy || py_policy_get(policy, &opts.policy) == 0) &&
         read_mixes(mix_list, mixes, &opts.n_mixes) == 0 &&
@@ -442,6 +444,11 @@ static PyMethodDef loader_methods[] = {
     {"release_knob", py_loader_release_knob, METH_O, "release_knob(name): the policy's again."},
     {"set_policy", py_loader_set_policy, METH_O, "set_policy(name): who turns the knobs."},
     {"policy", py_loader_policy, METH_NOARGS, "(name, what it last said)."},
+    {"metrics", py_loader_metrics, METH_NOARGS, "Statistics as OpenMetrics text."},
+    {"status", py_loader_status, METH_NOARGS, "Statistics, knobs, decisions as JSON."},
+    {"address", py_loader_address, METH_NOARGS, "Where it answers HTTP, or ''."},
+    {"trace_start", py_loader_trace_start, METH_NOARGS, "Begin to note spans."},
+    {"trace_stop", py_loader_trace_stop, METH_O, "trace_stop(path): write them."},
     {"close", loader_close, METH_NOARGS, "End the threads; batches stay valid."},
     {0},
 };

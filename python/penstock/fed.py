@@ -55,6 +55,7 @@ class FedLoader(Engine):
         prefetch: int = 3,
         policy: Policy = "model",
         decision_log: Path | None = None,
+        metrics: str | None = None,
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
@@ -76,7 +77,9 @@ class FedLoader(Engine):
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
         mixed = mixes(batch_ops, self.dataset)
         line = pipeline(ops, dtype, layout)
-        self._core = _core.Loader(self.dataset, line, options, ledger, *mixed, policy, decision_log)
+        self._core = _core.Loader(
+            self.dataset, line, options, ledger, *mixed, policy, decision_log, metrics
+        )
         self._turn = 0  # grows whenever something begins; older runs see it
 
     def run(self, epoch: int, batches: Iterable["Ids"], start: int = 0) -> Iterator[_core.Batch]:

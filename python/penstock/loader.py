@@ -9,6 +9,7 @@ Python's `for`: one `iter(loader)` is one epoch, or what is left of it after a r
     set_epoch(e)             the next iter() is epoch e, from its beginning
 """
 
+import html
 import json
 import os
 import re
@@ -17,10 +18,12 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, TypedDict
 
 from penstock import _core, transforms
+from penstock.display import as_html
 from penstock.errors import Error
 from penstock.knobs import Knobs
 from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, check_seed, pipeline
+from penstock.tracing import Tracing
 
 Ops = transforms.Transform | Iterable[transforms.Transform]
 Path = str | os.PathLike[str]
@@ -57,6 +60,7 @@ class Options(TypedDict, total=False):
     prefetch: int | None
     policy: Policy
     decision_log: Path | None
+    metrics: str | None
     dtype: DType | None
     layout: Layout
     cache_dir: Path | None
@@ -85,6 +89,7 @@ class Engine(Closing):
     """What loaders of every kind have: threads behind them, counters, an end."""
 
     _core: _core.Loader
+    _tracing: Tracing | None = None  # the last trace that was asked for
 
     def stats(self) -> dict[str, int]:
         """Counters since creation: batches, bytes, time by stage (ns), memory."""
@@ -118,8 +123,36 @@ class Engine(Closing):
         """What the policy last said, "" if it left everything as it was."""
         return self._core.policy()[1]
 
+    def status(self) -> dict[str, Any]:
+        """All of that at once, with recent decisions: what `penstock top` shows."""
+        status: dict[str, Any] = json.loads(self._core.status())
+        return status
+
+    def openmetrics(self) -> str:
+        """Statistics as OpenMetrics text, which metrics="HOST:PORT" serves."""
+        return self._core.metrics()
+
+    @property
+    def address(self) -> str:
+        """Where this loader answers HTTP, "" if it was not asked to."""
+        return self._core.address()
+
+    def _repr_html_(self) -> str:
+        try:
+            return as_html(repr(self), self.status())
+        except Error:  # closed
+            return f"<code>{html.escape(repr(self))}</code>"
+
+    def trace(self, path: Path, seconds: float = 5.0) -> None:
+        """Note what each thread does, for some seconds from now or until close(), and write it
+        to a file for ui.perfetto.dev or chrome://tracing.  Returns at once."""
+        self._tracing = Tracing(self._core, path, seconds)
+
     def close(self) -> None:
         """End the threads.  Batches already received stay valid."""
+        tracing, self._tracing = self._tracing, None
+        if tracing is not None:
+            tracing.finish()
         self._core.close()
 
     def __reduce__(self) -> NoReturn:
@@ -156,6 +189,8 @@ class Loader(Engine):
     policy         who turns loader.knobs: "model" (from service times, each change tried),
                    "hillclimb", "rules", or "fixed" (nobody).  Never changes a batch
     decision_log   a file to which a line of JSON is added for each period of the policy
+    metrics        answer HTTP at this address, "127.0.0.1:9464": /metrics (OpenMetrics) and
+                   /status.json; None: where PENSTOCK_METRICS says, if it does; "off": nowhere
     dtype          of the images; by default float32 after ToTensor, else uint8
     layout         "NCHW" or "NHWC"
     cache_dir      where indexes of tars and JPEG files are kept (see the guide for the default)
@@ -186,6 +221,7 @@ class Loader(Engine):
         prefetch: int | None = None,
         policy: Policy = "model",
         decision_log: Path | None = None,
+        metrics: str | None = None,
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
@@ -211,7 +247,7 @@ class Loader(Engine):
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)
         mixed = mixes(batch_ops, self.dataset)
         self._core = _core.Loader(
-            self.dataset, self._pipeline, options, ledger, *mixed, policy, decision_log
+            self.dataset, self._pipeline, options, ledger, *mixed, policy, decision_log, metrics
         )
         self._options = options
         self._turn = 0  # grows whenever the position is moved; older iterators see it

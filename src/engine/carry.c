@@ -70,7 +70,9 @@ int pen__carry_read(const pen__carry_env *env, pen__reading *reading, int64_t id
         pause_ms(env, pause);
     }
     pen__gate_leave(env->io, ticket);
-    pen__meter_add(&reading->times, pen__now_ns() - t0);
+    int64_t t1 = pen__now_ns();
+    pen__meter_add(&reading->times, t1 - t0);
+    pen__trace_add(env->trace, PEN__TRACE_READ, t0, t1, id, -1);
     pen__counter_add(&reading->wait_ns, t0 - asked);
     if (n < 0)
         return (int)n;
@@ -130,6 +132,14 @@ static void keep_marks(const pen__carry_env *env, pen__carrier *c, int64_t id)
         pen__sidecar_put(env->marks, id, entry, n);
 }
 
+static void trace_stages(pen__trace *trace, const pen__stage_ns *t, int64_t sample)
+{
+    pen__trace_add(trace, PEN__TRACE_DECODE, t->decode_at, t->decode_at + t->decode, sample, -1);
+    pen__trace_add(trace, PEN__TRACE_AUGMENT, t->augment_at, t->augment_at + t->augment, sample,
+                   -1);
+    pen__trace_add(trace, PEN__TRACE_TENSOR, t->tensor_at, t->tensor_at + t->tensor, sample, -1);
+}
+
 static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, const uint8_t *src,
                size_t len, void *scratch, void *dst, pen_error *err)
 {
@@ -139,6 +149,7 @@ static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, c
                       &times, err);
     pen__counter_add(&c->share_wait_ns, times.wait);
     pen__meter_add(&c->decode, times.decode);
+    trace_stages(env->trace, &times, key->sample);
     if (rc == 0) {
         pen__meter_add(&c->augment, times.augment);
         pen__meter_add(&c->tensor, times.tensor);
@@ -224,8 +235,11 @@ int pen__carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, i
                pen__block *file, void *dst, pen_error *err)
 {
     int64_t len = pen_dataset_length(env->ds, key->sample);
+    int64_t began = env->trace && pen__trace_is_on(env->trace) ? pen__now_ns() : 0;
     int rc = len < 0 ? pen__fail(err, PEN_EINVAL, -1, "no such sample")
                      : carry(env, c, key, rank, file, (size_t)len, dst, err);
+    if (began)
+        pen__trace_add(env->trace, PEN__TRACE_SAMPLE, began, pen__now_ns(), key->sample, -1);
     if (rc == 0)
         return 0;
     if (rc == PEN_ECANCELED || is_cancelled(env))

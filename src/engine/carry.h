@@ -8,6 +8,7 @@
 
 #include "engine/budget.h"
 #include "engine/run.h"
+#include "engine/trace.h"
 #include "sched/gate.h"
 #include "source/sidecar.h"
 #include "telemetry/meter.h"
@@ -20,6 +21,7 @@ typedef struct pen__carry_env {
     pen__sidecar *marks; /* of JPEG files, or NULL */
     pen__gate *io;       /* who reads goes through it */
     pen__shares *shares; /* of stages */
+    pen__trace *trace;   /* or NULL */
 } pen__carry_env;
 
 /* What reading takes.  One writer, any number of readers. */

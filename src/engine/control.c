@@ -18,6 +18,7 @@
 #include "engine/decisions.h"
 #include "engine/loader_impl.h"
 #include "engine/observe.h"
+#include "engine/recent.h"
 #include "source/fileio.h"
 #include "telemetry/limits.h"
 
@@ -32,6 +33,7 @@ struct pen__control {
     void *memory;                  /* the policy's */
     bool is_fresh;                 /* it has not been asked yet */
     char reason[PEN_REASON_CAP];
+    pen__recent recent;
 
     /* the thread's own */
     pen__ledger log;
@@ -168,6 +170,9 @@ static void decide(pen_loader *loader, struct pen__control *c, const pen_policy_
     pthread_mutex_unlock(&c->lock);
     pen__board_turn(loader, &wanted); /* fewer threads than wanted: seen in the next state */
     pen_loader_get_knobs(loader, &after);
+    pthread_mutex_lock(&c->lock);
+    pen__recent_add(&c->recent, &decision);
+    pthread_mutex_unlock(&c->lock);
     write_log(c, &decision);
 }
 
@@ -297,4 +302,12 @@ int64_t pen_loader_reason(const pen_loader *loader, char *dst, size_t dst_cap)
     int n = snprintf(dst, dst_cap, "%s", c->reason);
     pthread_mutex_unlock(&c->lock);
     return (size_t)n < dst_cap ? n : PEN_ENOSPC;
+}
+
+void pen__control_write_recent(const pen_loader *loader, pen__text *text)
+{
+    struct pen__control *c = loader->control;
+    pthread_mutex_lock(&c->lock);
+    pen__recent_write(&c->recent, text);
+    pthread_mutex_unlock(&c->lock);
 }

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/loader_impl.h"
+#include "engine/views.h"
 
 static const char *const action_names[] = {"raise", "skip", "replace"};
 
@@ -56,6 +57,7 @@ static int start(pen_loader *loader, pen_error *err)
         return 0;
     if (pen__board_start(loader) != 0 || pen__control_start(loader) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "cannot start a worker thread");
+    pen__serve_locally(loader);
     loader->is_started = true;
     return 0;
 }
@@ -134,6 +136,7 @@ static void leave(pen__consumer_times *times, int rc)
 {
     int64_t now = pen__now_ns(), waited = now - atomic_load(&times->inside_since);
     pen__counter_add(&times->wait_ns, waited);
+    pen__trail_add(&times->trail, now - waited, now);
     atomic_store(&times->inside_since, 0);
     times->waited_ns += waited;
     if (rc == 0) {
@@ -206,12 +209,15 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
     if (loader->failure.code)
         return fail_for_good(loader, &loader->failure, err);
     enter(&loader->times);
+    const int64_t began = atomic_load(&loader->times.inside_since);
     do {
         rc = look_ahead(loader, err);
         if (rc == 0)
             rc = deliver(loader, timeout_ns, out, err);
     } while (rc == 0 && !*out);
     leave(&loader->times, rc);
+    if (pen__trace_is_on(&loader->trace))
+        pen__trace_add(&loader->trace, PEN__TRACE_WAIT, began, pen__now_ns(), -1, -1);
     if (rc == 0 && atomic_load(&loader->first_batch_ns) == 0)
         atomic_store(&loader->first_batch_ns, atomic_load(&loader->times.wait_ns));
     return rc;

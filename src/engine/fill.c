@@ -16,8 +16,8 @@ enum { MAX_REPLACEMENTS = 32 };
 pen__carry_env pen__loader_env(const pen_loader *loader)
 {
     pen_loader *shared = (pen_loader *)(uintptr_t)loader; /* gate and shares guard themselves */
-    return (pen__carry_env){loader->ds,    loader->pipe, &loader->cancel,
-                            loader->marks, &shared->io,  &shared->shares};
+    return (pen__carry_env){loader->ds,  loader->pipe,    &loader->cancel, loader->marks,
+                            &shared->io, &shared->shares, &shared->trace};
 }
 
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
@@ -138,7 +138,9 @@ static void finish(pen_loader *loader, pen__carrier *carrier, pen_batch *batch)
     pen_mix_params params;
     pen__loader_draw_mix(loader, batch->epoch, batch->index, &params);
     pen__mix_batch(batch, &params, loader->n_ghosts == 0);
-    pen__counter_add(&carrier->mix_ns, pen__now_ns() - t0);
+    int64_t t1 = pen__now_ns();
+    pen__counter_add(&carrier->mix_ns, t1 - t0);
+    pen__trace_add(&loader->trace, PEN__TRACE_MIX, t0, t1, batch->index, batch->epoch);
 }
 
 void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
@@ -149,7 +151,10 @@ void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch,
     if (atomic_fetch_sub(&batch->n_unfilled, 1) != 1)
         return;
     finish(loader, carrier, batch);
-    pen__meter_add(&carrier->batch, pen__now_ns() - batch->opened_ns);
+    int64_t now = pen__now_ns();
+    pen__meter_add(&carrier->batch, now - batch->opened_ns);
+    pen__trace_add(&loader->trace, PEN__TRACE_BATCH, batch->opened_ns, now, batch->index,
+                   batch->epoch);
 }
 
 static int64_t rank_of(const pen_loader *loader, const pen__claim *claim)

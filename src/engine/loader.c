@@ -18,9 +18,12 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/state.h"
+#include "engine/views.h"
 #include "telemetry/limits.h"
 
 enum { MAX_BATCH = 1 << 20, MAX_READY = 1024, MAX_WORLD = 1 << 20, MAX_PERIOD_MS = 60000 };
+
+static _Atomic int64_t n_loaders; /* of this process, so far */
 
 void pen_loader_opts_init(pen_loader_opts *opts)
 {
@@ -232,16 +235,19 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     loader->ledger.fd = -1;
     pthread_mutex_init(&loader->board.lock, NULL);
+    pen__trace_init(&loader->trace);
     pen__gate_init(&loader->io);
     pen__shares_init(&loader->shares, pen__limit_cores());
     atomic_store(&loader->newest_batch, -1);
     loader->ds = pen_dataset_ref(ds);
     loader->pipe = pen_pipeline_ref(pipe);
     loader->pid = getpid();
+    loader->number = atomic_fetch_add(&n_loaders, 1);
     loader->opts = full;
     loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
     loader->opts.mixes = NULL;
     loader->opts.decision_log = NULL;
+    loader->opts.metrics = NULL;
     if (loader->opts.workers < 0)
         loader->opts.workers = pen__limit_cores();
     else
@@ -252,6 +258,8 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     rc = set_mixing(loader, full.mixes, err);
     if (rc == 0)
         rc = build(loader, full.ledger_path, full.decision_log, err);
+    if (rc == 0) /* last: from now on other threads look at it */
+        rc = pen__serve_begin(loader, full.metrics, err);
     if (rc) {
         pen_loader_free(loader);
         return rc;
@@ -279,6 +287,7 @@ void pen_loader_free(pen_loader *loader)
 {
     if (!loader || loader->pid != getpid()) /* threads and locks stayed in the parent */
         return;
+    pen__serve_end(loader);
     pen__control_free(loader); /* before all others: it starts threads */
     atomic_store(&loader->cancel, true);
     if (loader->budget)
@@ -301,6 +310,7 @@ void pen_loader_free(pen_loader *loader)
     }
     pen__free(atomic_load(&loader->readings));
     pen__board_fini(loader);
+    pen__trace_fini(&loader->trace);
     if (loader->marks)
         pen__sidecar_save(loader->marks);
     pen__sidecar_free(loader->marks);

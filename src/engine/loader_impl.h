@@ -14,12 +14,15 @@
 
 #include <sys/types.h>
 
+#include "base/text.h"
 #include "engine/carry.h"
 #include "engine/feed.h"
 #include "engine/ledger.h"
 #include "engine/mix.h"
 #include "engine/slab.h"
 #include "engine/stream.h"
+#include "engine/trace.h"
+#include "engine/trail.h"
 #include "sched/pool.h"
 #include "sched/window.h"
 
@@ -40,6 +43,7 @@ typedef struct pen__consumer_times {
     atomic_bool is_away;           /* it has had the end of an epoch, and not begun another */
     int64_t outside_since;         /* 0: it has not had a batch of this epoch yet */
     int64_t waited_ns, stepped_ns; /* for the batch that comes */
+    pen__trail trail;              /* waits, second by second */
 } pen__consumer_times;
 
 struct pen_loader {
@@ -49,8 +53,10 @@ struct pen_loader {
     pen__stream stream;
     int64_t n_batches; /* an epoch; 0 in a fed order, which does not know */
     pid_t pid;
-    int max_slabs;   /* that the budget was made for */
-    int max_workers; /* the same */
+    int64_t number;                 /* of this process's loaders, from 0: a name for displays */
+    struct pen__server *servers[2]; /* who shows it: at an address, on the local socket */
+    int max_slabs;                  /* that the budget was made for */
+    int max_workers;                /* the same */
     int64_t decoder_keep;
     pen__slab_plan slab;
     pen__mixer mixer;
@@ -72,6 +78,7 @@ struct pen_loader {
     _Atomic(pen__reading *) readings; // (PEN_MAX_IO), or NULL
     _Atomic int n_readings;           /* readers there have been */
     pen__sidecar *marks;              /* NULL: JPEG files are not indexed */
+    pen__trace trace;
     pen__board board;
     struct pen__control *control; /* who asks the policy */
     _Atomic int64_t newest_batch; /* the last one begun, counted from epoch 0; -1: none */
@@ -134,6 +141,8 @@ int pen__loader_make_carriers(pen_loader *loader, int n);
 /* control.c: the thread that asks the policy; all with PEN_ENOMEM. */
 int pen__control_create(pen_loader *loader, const char *log_path, pen_error *err);
 int pen__control_start(pen_loader *loader);
+/* Add the last decisions that changed something, or said something new, as a JSON array. */
+void pen__control_write_recent(const pen_loader *loader, pen__text *text);
 void pen__control_free(pen_loader *loader);
 
 #endif

@@ -229,6 +229,7 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     int64_t t2 = change_stage(times, t1 - t0, rc ? -1 : PEN__SHARE_AUGMENT);
     times->wait += t0 - asked + t2 - t1;
     times->decode += t1 - t0;
+    times->decode_at = t0;
     if (rc)
         return rc;
     rc = run_steps(plan, &buffers, pen__decoder_cancel(dec), &im, err);
@@ -236,12 +237,14 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     int64_t t4 = change_stage(times, t3 - t2, rc ? -1 : PEN__SHARE_TRANSFER);
     times->wait += t4 - t3;
     times->augment += t3 - t2;
+    times->augment_at = t2;
     if (rc)
         return rc;
     write_tensor(pipe, params, key, &im, dst);
     int64_t t5 = pen__now_ns();
     change_stage(times, t5 - t4, -1);
     times->tensor += t5 - t4;
+    times->tensor_at = t4;
     return 0;
 }
 

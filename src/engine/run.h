@@ -9,9 +9,10 @@
 /* Nanoseconds by stage, added to; and the permits that stages compete for. */
 typedef struct pen__stage_ns {
     int64_t decode, augment, tensor;
-    int64_t wait;        /* for a permit */
-    pen__shares *shares; /* or NULL */
-    int share;           /* the stage whose permit is held; -1: none */
+    int64_t decode_at, augment_at, tensor_at; /* when each began; 0: it did not */
+    int64_t wait;                             /* for a permit */
+    pen__shares *shares;                      /* or NULL */
+    int share;                                /* the stage whose permit is held; -1: none */
 } pen__stage_ns;
 
 /* The stages that shares are for; writing the batch is the first part of transfer. */

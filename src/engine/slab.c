@@ -141,6 +141,13 @@ void pen__slab_pool_keep(pen__slab_pool *pool, int max_kept)
     pthread_mutex_unlock(&pool->lock);
 }
 
+/* One more that is not the user's.  The lock is held. */
+static void count_one(pen__slab_pool *pool)
+{
+    pool->n_counted++;
+    pool->n_peak = pool->n_counted > pool->n_peak ? pool->n_counted : pool->n_peak;
+}
+
 pen_batch *pen__slab_get(pen__slab_pool *pool)
 {
     pen_batch *batch = NULL;
@@ -148,9 +155,8 @@ pen_batch *pen__slab_get(pen__slab_pool *pool)
     if (pool->n_free > 0) {
         batch = pool->free_list[--pool->n_free];
     } else if ((batch = slab_create(pool))) {
-        pool->n_counted++;
+        count_one(pool);
         pool->n_refs++;
-        pool->n_peak = pool->n_counted > pool->n_peak ? pool->n_counted : pool->n_peak;
     }
     pthread_mutex_unlock(&pool->lock);
     if (batch) {
@@ -183,7 +189,7 @@ static void slab_return(pen_batch *batch)
         pool->n_counted--;
     batch->is_handed_over = false;
     if (!pool->is_closed && pool->n_counted < pool->max_kept) {
-        pool->n_counted++;
+        count_one(pool);
         pool->free_list[pool->n_free++] = batch;
         pthread_mutex_unlock(&pool->lock);
         return;

@@ -150,6 +150,24 @@ static void the_ghost_and_mixed_labels_have_their_own_room(void **state)
     pen__slab_pool_release(pool);
 }
 
+/* What comes back from the user counts again, and may be more than ever was made ahead. */
+static void the_peak_is_never_below_what_is_used(void **state)
+{
+    (void)state;
+    pen__slab_pool *pool;
+    pen_batch *taken[3];
+    assert_int_equal(pen__slab_pool_create(&pool, &eight, 4), 0);
+    for (int i = 0; i < 3; i++) {
+        taken[i] = pen__slab_get(pool);
+        pen__slab_hand_over(taken[i]);
+    }
+    for (int i = 0; i < 3; i++)
+        pen_batch_unref(taken[i]);
+    assert_true(pen__slab_pool_used(pool) == 3 * (int64_t)pen__slab_bytes(&eight));
+    assert_true(pen__slab_pool_peak(pool) == pen__slab_pool_used(pool));
+    pen__slab_pool_release(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +177,7 @@ int main(void)
         cmocka_unit_test(faults_are_sorted_and_bad_slots_cut_out),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
         cmocka_unit_test(the_ghost_and_mixed_labels_have_their_own_room),
+        cmocka_unit_test(the_peak_is_never_below_what_is_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@ a network's dropout for one, are the same with either loader.
 """
 
 import copyreg
+import html
 import itertools
 import multiprocessing
 import os
@@ -32,7 +33,8 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from penstock import transforms
 from penstock._core import Dataset
-from penstock.errors import StateError
+from penstock.display import as_html
+from penstock.errors import Error, StateError
 from penstock.fed import FedLoader
 from penstock.knobs import Knobs
 from penstock.loader import (
@@ -92,6 +94,7 @@ class DataLoader(Closing, torch_data.DataLoader):
     memory_budget  bytes, or text such as "2GiB"
     policy         who turns the knobs of a native dataset's loader while it runs: "model",
                    "hillclimb", "rules"; "fixed": nobody.  May be set at any time
+    metrics        where a native dataset's loader answers HTTP, "127.0.0.1:9464", as in Loader
     batch_ops      MixUp or CutMix, done natively to whole batches
     compile        False: leave the dataset in Python whatever it is
     dtype, layout  of a native dataset's images
@@ -132,6 +135,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         max_bad: int = 1000,
         ledger: Path | None = None,
         policy: Policy = "model",
+        metrics: str | None = None,
         order: Order | None = None,
         batch_ops: BatchOps = (),
         compile: bool = True,
@@ -150,6 +154,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         self.on_error: OnError = on_error
         self.max_bad, self.ledger = max_bad, ledger
         self.policy: Policy = policy
+        self.metrics = metrics
         self.order, self.compile = order, compile
         self.batch_ops: BatchOps = batch_ops or ()
         self.dtype, self.layout, self.cache_dir = dtype, layout, cache_dir
@@ -420,6 +425,25 @@ class DataLoader(Closing, torch_data.DataLoader):
     def verdict(self) -> str:
         """One line: how much the loop waits, for what, and what would help."""
         return self._native().verdict()
+
+    def status(self) -> dict[str, Any]:
+        """All of that at once, with recent decisions, as `penstock.Loader.status`."""
+        return self._native().status()
+
+    @property
+    def address(self) -> str:
+        """Where it answers HTTP, "" if it was not asked to."""
+        return self._native().address
+
+    def trace(self, path: Path, seconds: float = 5.0) -> None:
+        """A trace of the native threads, from now on, as `penstock.Loader.trace`."""
+        self._native().trace(path, seconds)
+
+    def _repr_html_(self) -> str:
+        try:
+            return as_html(repr(self), self.status())
+        except (RuntimeError, Error):  # not native, not begun, or closed
+            return f"<code>{html.escape(repr(self))}</code>"
 
     @property
     def knobs(self) -> Knobs:

@@ -157,6 +157,7 @@ def _options(loader: Any) -> dict[str, Any]:
         "ledger": loader.ledger,
         "memory_budget": loader.memory_budget,
         "policy": loader.policy,
+        "metrics": loader.metrics,
         "layout": loader.layout,
         "batch_ops": loader.batch_ops,
     }

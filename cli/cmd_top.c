@@ -1,0 +1,193 @@
+/* cmd_top.c - penstock top: what a running loader is doing, once a second.
+ *
+ * Plain ANSI codes on the terminal's second screen, which is left again whatever way this
+ * ends.  q or Ctrl-C ends it.
+ */
+#include "cli.h"
+#include "top.h"
+
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+enum { PERIOD_MS = 1000, COLUMNS = 80, ROWS = 24, MIN_COLUMNS = 40 };
+
+static const char help[] =
+    "usage: penstock top [OPTIONS] PID|HOST:PORT\n\n"
+    "Shows what the loaders of a process are doing: waits, stages, queues, memory,\n"
+    "knobs and the policy's decisions.  q or Ctrl-C ends it.\n\n"
+    "A process number finds loaders with a policy; HOST:PORT those that were given\n"
+    "metrics=\"HOST:PORT\" or PENSTOCK_METRICS.\n\n"
+    "  --once   print one frame and end (also when the output is no terminal)\n"
+    "  --json   print the status as it comes, and end\n";
+
+static volatile sig_atomic_t is_over, is_resized;
+
+static void on_signal(int number)
+{
+    if (number == SIGWINCH)
+        is_resized = 1;
+    else
+        is_over = 1;
+}
+
+static bool is_utf8(void)
+{
+    const char *names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    for (int i = 0; i < 3; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return strstr(value, "UTF-8") || strstr(value, "utf8") || strstr(value, "UTF8");
+    }
+    return false;
+}
+
+/* ---- the screen ---- */
+
+static struct termios before_raw;
+static bool is_raw;
+
+static void leave_screen(void)
+{
+    fputs("\033[?25h\033[?1049l", stdout);
+    fflush(stdout);
+    if (is_raw)
+        tcsetattr(STDIN_FILENO, TCSANOW, &before_raw);
+    is_raw = false;
+}
+
+static void enter_screen(void)
+{
+    const struct sigaction act = {.sa_handler = on_signal}; /* no SA_RESTART: poll returns */
+    const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH};
+    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
+        sigaction(ending[i], &act, NULL);
+    if (isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &before_raw) == 0) {
+        struct termios raw = before_raw;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        is_raw = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+    }
+    fputs("\033[?1049h\033[?25l", stdout);
+}
+
+/* Print a frame from the top left, each line cut at the edge, what was there before wiped. */
+static void show(const char *frame, int rows, int columns)
+{
+    fputs("\033[H", stdout);
+    for (int row = 1; *frame && row < rows; row++) {
+        int column = 0;
+        for (; *frame && *frame != '\n'; frame++) {
+            column += (*frame & 0xC0) != 0x80; /* not within a UTF-8 sequence */
+            if (column <= columns)
+                fputc(*frame, stdout);
+        }
+        fputs("\033[K\n", stdout);
+        frame += *frame == '\n';
+    }
+    fputs("\033[J q: end", stdout);
+    fflush(stdout);
+}
+
+static void draw(const json_t *status, const json_t *before)
+{
+    struct winsize size = {0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+        size = (struct winsize){.ws_row = ROWS, .ws_col = COLUMNS};
+    const int columns = size.ws_col < MIN_COLUMNS ? MIN_COLUMNS : size.ws_col;
+    char *frame = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&frame, &len);
+    if (!out)
+        return;
+    top_frame(out, status, before, (top_style){columns, is_utf8()});
+    if (fclose(out) == 0)
+        show(frame, size.ws_row, size.ws_col);
+    free(frame);
+}
+
+/* Wait for the next second; draw again when the window changes, end with q. */
+static void wait_a_period(const json_t *status, const json_t *before)
+{
+    const double until = cli_seconds() + PERIOD_MS / 1000.0;
+    struct pollfd keys = {.fd = is_raw ? STDIN_FILENO : -1, .events = POLLIN};
+    for (double left; !is_over && (left = until - cli_seconds()) > 0;) {
+        char key = 0;
+        if (poll(&keys, 1, (int)(left * 1000) + 1) > 0 &&
+            (read(STDIN_FILENO, &key, 1) < 1 || key == 'q' || key == 'Q'))
+            is_over = 1;
+        if (is_resized) {
+            is_resized = 0;
+            draw(status, before);
+        }
+    }
+}
+
+/* Until the user or the process ends; the exit code. */
+static int watch(const char *target, json_t *status)
+{
+    json_t *before = NULL;
+    char why[TOP_WHY_CAP] = "";
+    enter_screen();
+    while (status && !is_over) {
+        draw(status, before);
+        wait_a_period(status, before);
+        json_decref(before);
+        before = status;
+        status = is_over ? NULL : top_fetch(target, why);
+    }
+    json_decref(status);
+    json_decref(before);
+    leave_screen();
+    if (is_over)
+        return EXIT_OK;
+    cli_complain("%s", why);
+    return EXIT_FAILED;
+}
+
+int cmd_top(int argc, char **argv)
+{
+    static const struct option options[] = {{"once", no_argument, NULL, 'o'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    bool is_once = !isatty(STDOUT_FILENO), is_json = false;
+    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;)
+        switch (c) {
+        case 'o':
+            is_once = true;
+            break;
+        case 'j':
+            is_json = true;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return EXIT_OK;
+        default:
+            return EXIT_USAGE;
+        }
+    if (optind + 1 != argc) {
+        fputs(help, stderr);
+        return EXIT_USAGE;
+    }
+    char why[TOP_WHY_CAP] = "";
+    json_t *status = top_fetch(argv[optind], why);
+    if (!status) {
+        cli_complain("%s", why);
+        return EXIT_FAILED;
+    }
+    if (!is_once && !is_json)
+        return watch(argv[optind], status);
+    if (is_json) {
+        json_dumpf(status, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+        fputc('\n', stdout);
+    } else {
+        top_frame(stdout, status, NULL, (top_style){COLUMNS, is_utf8()});
+    }
+    json_decref(status);
+    return EXIT_OK;
+}

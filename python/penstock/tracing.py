@@ -1,0 +1,32 @@
+"""A trace of a loader's threads, taken beside whatever is going on."""
+
+import os
+import threading
+
+from penstock import _core
+
+
+class Tracing:
+    """Begins at once; a timer, or the loader's end, writes the file."""
+
+    def __init__(self, core: _core.Loader, path: str | os.PathLike[str], seconds: float) -> None:
+        if not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise ValueError(f"seconds must be above 0, not {seconds!r}")
+        self._core, self._path = core, os.path.abspath(path)
+        self._lock = threading.Lock()
+        self._is_over = False
+        core.trace_start()
+        self._timer = threading.Timer(seconds, self.finish)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def finish(self) -> None:
+        """Write what there is, once."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._timer.cancel()
+            try:
+                self._core.trace_stop(self._path)
+            finally:
+                self._is_over = True

@@ -1,0 +1,48 @@
+/* views.h - loaders as text for others: metrics.c (OpenMetrics), status.c (JSON), and the
+ * server that hands both out (serve.c).
+ */
+#ifndef PEN_ENGINE_VIEWS_H
+#define PEN_ENGINE_VIEWS_H
+
+#include <penstock/error.h>
+#include <penstock/loader.h>
+#include <penstock/stats.h>
+
+#include "base/text.h"
+
+/* All that is counted, at one moment. */
+typedef struct pen__snapshot {
+    pen_loader_stats totals;
+    pen_pipeline_stats pipe;
+} pen__snapshot;
+
+/* PEN_EFORK. */
+int pen__snapshot_take(const pen_loader *loader, pen__snapshot *out);
+
+/* OpenMetrics of n loaders: one document, a label `loader` on every line.  PEN_ENOMEM,
+ * PEN_EFORK. */
+int pen__metrics_write(const pen_loader *const *loaders, int n, pen__text *text);
+
+/* One loader as a JSON object.  PEN_EFORK. */
+int pen__status_write(const pen_loader *loader, pen__text *text);
+/* What /status.json is: {"v", "pid", "version", "loaders": [...]}. */
+int pen__status_write_all(const pen_loader *const *loaders, int n, pen__text *text);
+
+/* A number of JSON: null for what is not one. */
+void pen__text_add_number(pen__text *text, double value);
+
+/* Move a text into a caller's buffer, and end it.  Its length, PEN_ENOSPC or PEN_ENOMEM. */
+int64_t pen__text_move(pen__text *text, char *dst, size_t dst_cap);
+
+/* ---- serve.c ---- */
+
+/* Answer at an address: "HOST:PORT", NULL for what PENSTOCK_METRICS says, "off" for nowhere.
+ * PEN_EINVAL for what is no address, PEN_EIO if the system refuses, PEN_ENOMEM. */
+int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err);
+/* Answer on the process's local socket as well, for `penstock top PID`.  It is an extra: where
+ * it cannot be had, nothing is said. */
+void pen__serve_locally(pen_loader *loader);
+/* Nobody sees the loader any more when this returns. */
+void pen__serve_end(pen_loader *loader);
+
+#endif

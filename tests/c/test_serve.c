@@ -1,0 +1,404 @@
+/* test_serve.c - the HTTP side of loaders, asked as strangers would. */
+#include "testing.h"
+
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "loading.h"
+#include "openmetrics.h"
+
+enum { ANSWER_CAP = 1 << 18, MANY = 40 };
+
+static char answer[ANSWER_CAP];
+
+static pen_loader *served(const char *address)
+{
+    pen_loader_opts o = options(1);
+    o.metrics = address;
+    return open_loader(&o);
+}
+
+static int port_of(const pen_loader *loader)
+{
+    char address[128];
+    assert_true(pen_loader_address(loader, address, sizeof address) > 0);
+    return atoi(strrchr(address, ':') + 1);
+}
+
+static int connect_to(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int connect_locally(pid_t pid)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    int n = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "penstock-%d", (int)pid);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&at,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Send bytes, read until the other side closes; the status, 0 for no answer.  Takes the fd. */
+static int talk(int fd, const char *bytes, size_t len)
+{
+    size_t n = 0;
+    ssize_t got;
+    answer[0] = '\0';
+    if (fd < 0)
+        return 0;
+    if (send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len)
+        while (n < sizeof answer - 1 && (got = recv(fd, answer + n, sizeof answer - 1 - n, 0)) > 0)
+            n += (size_t)got;
+    answer[n] = '\0';
+    close(fd);
+    int status = 0;
+    sscanf(answer, "HTTP/1.%*d %d", &status);
+    return status;
+}
+
+static int ask(int fd, const char *line)
+{
+    char request[512];
+    int n = snprintf(request, sizeof request, "%s\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
+                     line);
+    return talk(fd, request, (size_t)n);
+}
+
+static const char *body(void)
+{
+    const char *at = strstr(answer, "\r\n\r\n");
+    assert_non_null(at);
+    return at + 4;
+}
+
+static void metrics_and_status_are_served(void **state)
+{
+    (void)state;
+    static om_text parsed;
+    pen_loader *loader = served("127.0.0.1:0");
+    uint64_t hash = 0;
+    take(loader, 2, &hash);
+    const int port = port_of(loader);
+    assert_int_equal(ask(connect_to(port), "GET /metrics HTTP/1.1"), 200);
+    assert_non_null(strstr(answer, "Content-Type: application/openmetrics-text; version=1.0.0"));
+    om_parse(body(), &parsed);
+    assert_int_equal(ask(connect_to(port), "GET /status.json HTTP/1.0"), 200);
+    json_t *status = json_loads(body(), 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(status, "pid")), getpid());
+    assert_int_equal(json_array_size(json_object_get(status, "loaders")), 1);
+    json_decref(status);
+    assert_int_equal(ask(connect_to(port), "HEAD /metrics HTTP/1.1"), 200);
+    assert_string_equal(body(), "");
+    assert_int_equal(ask(connect_to(port), "GET / HTTP/1.1"), 404);
+    assert_int_equal(ask(connect_to(port), "GET /metrics/../status.json HTTP/1.1"), 404);
+    assert_int_equal(ask(connect_to(port), "POST /metrics HTTP/1.1"), 405);
+    assert_int_equal(ask(connect_to(port), "DELETE /status.json HTTP/1.1"), 405);
+    pen_loader_free(loader);
+    assert_int_equal(connect_to(port), -1);
+}
+
+/* A page whose own name was made to resolve to this machine does not read it. */
+static void strange_host_names_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *host;
+        int status;
+    } cases[] = {{"evil.example", 403},       {"evil.example:9464", 403},
+                 {"127.0.0.1:9464", 200},     {"localhost", 200},
+                 {"LOCALHOST:1", 200},        {"[::1]:9464", 200},
+                 {"127.0.0.1.evil.com", 403}, {"", 403}};
+    pen_loader *loader = served(":0");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char request[256];
+        int n = snprintf(request, sizeof request,
+                         "GET /metrics HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n",
+                         cases[i].host);
+        assert_int_equal(talk(connect_to(port_of(loader)), request, (size_t)n), cases[i].status);
+    }
+    pen_loader_free(loader);
+}
+
+static void loaders_share_an_address_until_the_last_leaves(void **state)
+{
+    (void)state;
+    pen_loader *first = served("127.0.0.1:0"), *second = served("127.0.0.1:0");
+    const int port = port_of(first);
+    assert_int_equal(port_of(second), port);
+    assert_int_equal(ask(connect_to(port), "GET /status.json HTTP/1.1"), 200);
+    json_t *status = json_loads(body(), 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(status, "loaders")), 2);
+    json_decref(status);
+    pen_loader_free(first);
+    assert_int_equal(ask(connect_to(port), "GET /status.json HTTP/1.1"), 200);
+    status = json_loads(body(), 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(status, "loaders")), 1);
+    json_decref(status);
+    pen_loader_free(second);
+    assert_int_equal(connect_to(port), -1);
+}
+
+static void a_taken_port_leads_to_the_next(void **state)
+{
+    (void)state;
+    pen_loader *first = served("127.0.0.1:0");
+    char same[64], address[128];
+    snprintf(same, sizeof same, "127.0.0.1:%d", port_of(first));
+    pen_loader *second = served(same); /* another wish than :0, so a server of its own */
+    assert_true(port_of(second) > port_of(first) && port_of(second) < port_of(first) + 16);
+    assert_int_equal(ask(connect_to(port_of(second)), "GET /metrics HTTP/1.1"), 200);
+    assert_true(pen_loader_address(second, address, sizeof address) > 0);
+    assert_int_equal(pen_loader_address(second, address, 5), PEN_ENOSPC);
+    pen_loader_free(first);
+    pen_loader_free(second);
+}
+
+static void what_is_no_address_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {
+        "nonsense",        "127.0.0.1",        "127.0.0.1:",   "127.0.0.1:x",
+        "127.0.0.1:65536", "127.0.0.1:999999", "host.name:80", "[::1:80",
+        "::1:80",          "[127.0.0.1]:1",    "127.0.0.1:-1", "[]:1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        pen_loader_opts o = options(1);
+        pen_loader *loader;
+        pen_error err;
+        o.metrics = wrong[i];
+        assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EINVAL);
+        assert_non_null(strstr(err.text, "metrics wants an address"));
+    }
+    pen_loader_opts o = options(1);
+    pen_loader *loader;
+    pen_error err;
+    o.metrics = "192.0.2.1:9464"; /* a documentation address: not ours */
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EIO);
+}
+
+static void the_environment_is_obeyed_unless_off(void **state)
+{
+    (void)state;
+    char address[128];
+    setenv("PENSTOCK_METRICS", "127.0.0.1:0", 1);
+    pen_loader *by_environment = served(NULL), *off = served("off");
+    assert_true(port_of(by_environment) > 0);
+    assert_int_equal(pen_loader_address(off, address, sizeof address), 0);
+    unsetenv("PENSTOCK_METRICS");
+    pen_loader_free(by_environment);
+    pen_loader_free(off);
+}
+
+static void garbage_does_no_harm(void **state)
+{
+    (void)state;
+    static char junk[100000];
+    pen_loader *loader = served("127.0.0.1:0");
+    const int port = port_of(loader);
+    static const char *const lines[] = {
+        "\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET /metrics\r\n\r\n",
+        "GET /metrics HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", /* a TLS hello */
+        "GET /metrics HTTP/1.1\r\nContent-Length: -5\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "GET /%00%ff%zz HTTP/1.1\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        int fd = connect_to(port);
+        assert_true(fd >= 0);
+        send(fd, lines[i], strlen(lines[i]), MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+        while (recv(fd, answer, sizeof answer, 0) > 0) {
+        }
+        close(fd);
+    }
+    uint32_t x = 1;
+    for (int round = 0; round < 50; round++) {
+        for (size_t i = 0; i < sizeof junk; i++)
+            junk[i] = round % 2 ? 'A' : (char)((x = x * 1664525 + 1013904223) >> 24);
+        int fd = connect_to(port);
+        send(fd, junk, sizeof junk, MSG_NOSIGNAL);
+        close(fd);
+    }
+    snprintf(junk, sizeof junk, "GET /metrics HTTP/1.1\r\nX: ");
+    memset(junk + strlen(junk), 'a', 60000);
+    assert_int_not_equal(talk(connect_to(port), junk, 60000), 200);
+    assert_int_equal(ask(connect_to(port), "GET /metrics HTTP/1.1"), 200);
+    pen_loader_free(loader);
+}
+
+/* Idle and half-said connections take up places, not the loader; and its end waits for none. */
+static void idle_and_slow_clients_hold_up_nobody(void **state)
+{
+    (void)state;
+    int idle[MANY];
+    pen_loader *loader = served("127.0.0.1:0");
+    const int port = port_of(loader);
+    for (int i = 0; i < MANY; i++) {
+        idle[i] = connect_to(port);
+        assert_true(idle[i] >= 0);
+        if (i % 2)
+            send(idle[i], "GET /met", 8, MSG_NOSIGNAL);
+    }
+    uint64_t hash = 0;
+    assert_int_equal(take(loader, BATCHES, &hash), BATCHES);
+    for (int i = 0; i < MANY; i++)
+        close(idle[i]);
+    while (ask(connect_to(port), "GET /metrics HTTP/1.1") != 200) {
+    }
+    for (int i = 0; i < MANY; i++) {
+        idle[i] = connect_to(port);
+        send(idle[i], "GET /metrics HTTP/1.1\r\n", 23, MSG_NOSIGNAL);
+    }
+    pen_loader_free(loader);
+    for (int i = 0; i < MANY; i++)
+        close(idle[i]);
+}
+
+static void a_process_is_found_by_its_number(void **state)
+{
+    (void)state;
+    pen_loader_opts o = options(-1);
+    o.policy = pen_policy_find("model");
+    pen_loader *loader = open_loader(&o);
+    assert_int_equal(connect_locally(getpid()), -1); /* it has not begun */
+    uint64_t hash = 0;
+    take(loader, 2, &hash);
+    assert_int_equal(ask(connect_locally(getpid()), "GET /status.json HTTP/1.1"), 200);
+    json_t *status = json_loads(body(), 0, NULL);
+    const json_t *one = json_array_get(json_object_get(status, "loaders"), 0);
+    assert_string_equal(json_string_value(json_object_get(one, "policy")), "model");
+    json_decref(status);
+    pen_loader_free(loader);
+    assert_int_equal(connect_locally(getpid()), -1);
+
+    loader = served(NULL); /* nobody turns its knobs, and it was not asked to show itself */
+    take(loader, 2, &hash);
+    assert_int_equal(connect_locally(getpid()), -1);
+    pen_loader_free(loader);
+    setenv("PENSTOCK_TOP", "off", 1);
+    loader = open_loader(&o);
+    take(loader, 2, &hash);
+    assert_int_equal(connect_locally(getpid()), -1);
+    unsetenv("PENSTOCK_TOP");
+    pen_loader_free(loader);
+}
+
+static void other_users_are_refused(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    pen_loader_opts o = options(1);
+    o.metrics = "127.0.0.1:0";
+    pen_loader *loader = open_loader(&o);
+    uint64_t hash = 0;
+    take(loader, 1, &hash);
+    const pid_t here = getpid();
+    pid_t child = fork();
+    if (child == 0) {
+        if (setuid(65534) != 0)
+            _exit(9);
+        _exit(ask(connect_locally(here), "GET /status.json HTTP/1.1") == 403 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    pen_loader_free(loader);
+}
+
+/* The thread sanitizer lets no child of a process with threads have threads. */
+#if defined(__SANITIZE_THREAD__)
+#define CHILD_HAS_THREADS 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define CHILD_HAS_THREADS 0
+#endif
+#endif
+#ifndef CHILD_HAS_THREADS
+#define CHILD_HAS_THREADS 1
+#endif
+
+static int ask_own_server(void)
+{
+    pen_loader *own = served("127.0.0.1:0");
+    int status = ask(connect_to(port_of(own)), "GET /metrics HTTP/1.1");
+    pen_loader_free(own);
+    return status;
+}
+
+/* A child does not keep the port, and may have a server of its own. */
+static void a_fork_leaves_the_socket_with_the_parent(void **state)
+{
+    (void)state;
+    pen_loader *loader = served("127.0.0.1:0");
+    const int port = port_of(loader);
+    int ready[2], go[2];
+    char byte = 0;
+    assert_int_equal(pipe(ready), 0);
+    assert_int_equal(pipe(go), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int rc = CHILD_HAS_THREADS && ask_own_server() != 200;
+        pen_loader_free(loader); /* does nothing */
+        rc |= write(ready[1], &byte, 1) != 1;
+        rc |= read(go[0], &byte, 1) != 1;
+        _exit(rc);
+    }
+    close(ready[1]); /* a child that dies says nothing */
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    assert_int_equal(ask(connect_to(port), "GET /metrics HTTP/1.1"), 200);
+    pen_loader_free(loader);
+    assert_int_equal(connect_to(port), -1); /* though the child is still there */
+    assert_int_equal(write(go[1], &byte, 1), 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void nothing_is_left(void **state)
+{
+    (void)state;
+    int64_t live = pen__mem_live();
+    for (int i = 0; i < 20; i++) {
+        pen_loader *a = served("127.0.0.1:0"), *b = served("127.0.0.2:0");
+        pen_loader_free(a);
+        pen_loader_free(b);
+    }
+    assert_int_equal(pen__mem_live(), live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(metrics_and_status_are_served),
+        cmocka_unit_test(strange_host_names_are_refused),
+        cmocka_unit_test(loaders_share_an_address_until_the_last_leaves),
+        cmocka_unit_test(a_taken_port_leads_to_the_next),
+        cmocka_unit_test(what_is_no_address_is_refused),
+        cmocka_unit_test(the_environment_is_obeyed_unless_off),
+        cmocka_unit_test(garbage_does_no_harm),
+        cmocka_unit_test(idle_and_slow_clients_hold_up_nobody),
+        cmocka_unit_test(a_process_is_found_by_its_number),
+        cmocka_unit_test(other_users_are_refused),
+        cmocka_unit_test(a_fork_leaves_the_socket_with_the_parent),
+        cmocka_unit_test(nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, make_world, unmake_world);
+}
