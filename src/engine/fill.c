@@ -96,6 +96,7 @@ static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
     pen__carry_env env = pen__loader_env(loader);
     pen__slot where = slot_of(loader, batch, slot);
     uint8_t *dst = batch->data + (size_t)slot * batch->shape.bytes;
+    pen__slab_map(batch, slot);
     for (int attempt = 0;; attempt++) {
         pen_key key = key_of(loader, batch, &where, attempt);
         pen_error error = {.offset = -1, .sample = -1};

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -125,6 +126,7 @@ static pen_batch *slab_create(pen__slab_pool *pool)
     batch->n_classes = pool->plan.n_classes;
     batch->mixed = batch->n_classes ? (float *)(void *)(batch->data + at.mixed) : NULL;
     batch->pool = pool;
+    batch->is_new = true;
     batch->shape = pool->plan.shape;
     return batch;
 }
@@ -148,12 +150,30 @@ static void count_one(pen__slab_pool *pool)
     pool->n_peak = pool->n_counted > pool->n_peak ? pool->n_counted : pool->n_peak;
 }
 
+void pen__slab_map(const pen_batch *batch, int32_t slot)
+{
+#if defined(MADV_POPULATE_WRITE)
+    enum { WORTH_A_CALL = 1 << 16 };
+    const size_t n_bytes = batch->shape.bytes;
+    if (!batch->is_new || n_bytes < WORTH_A_CALL)
+        return;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)batch->data + (size_t)slot * n_bytes;
+    const uintptr_t first = begin & ~(page - 1);
+    /* An older kernel refuses: then pages come one by one, as ever. */
+    madvise((void *)first, begin + n_bytes - first, MADV_POPULATE_WRITE);
+#else
+    (void)batch, (void)slot;
+#endif
+}
+
 pen_batch *pen__slab_get(pen__slab_pool *pool)
 {
     pen_batch *batch = NULL;
     pthread_mutex_lock(&pool->lock);
     if (pool->n_free > 0) {
         batch = pool->free_list[--pool->n_free];
+        batch->is_new = false;
     } else if ((batch = slab_create(pool))) {
         count_one(pool);
         pool->n_refs++;

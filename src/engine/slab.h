@@ -47,6 +47,7 @@ struct pen_batch {
     uint8_t *mask;              // (n_slots)
     float *mixed;               // (n_slots, n_classes), or NULL
     int32_t n_classes;
+    bool is_new;               /* nothing has been written to it yet */
     bool is_handed_over;       /* to the user; guarded by the lock of the pool */
     pen__bad *bad;             /* guarded by the pool's lock while workers fill the slab */
     _Atomic bool lost_a_fault; /* there was no memory to note one */
@@ -63,6 +64,9 @@ void pen__slab_pool_release(pen__slab_pool *pool);
 
 /* A slab to fill, NULL without memory. */
 pen_batch *pen__slab_get(pen__slab_pool *pool);
+/* In a new slab, have the pages of a slot mapped at once, before it is filled: quicker than
+ * one page fault after another in the middle of its pixels. */
+void pen__slab_map(const pen_batch *batch, int32_t slot);
 /* The batch goes to the user: it no longer counts. */
 void pen__slab_hand_over(pen_batch *batch);
 
