@@ -9,6 +9,8 @@ from bench.common import IN_PLACE, MEAN, SIZE, STD, Batch, Job, Loader, Spec
 VARIANTS = {
     "penstock-folder": Spec("Penstock, folder", IN_PLACE, "folder", "penstock"),
     "penstock-tar": Spec("Penstock, tar", IN_PLACE, "all.tar", "penstock"),
+    # What a first epoch is like, in every epoch.
+    "penstock-no-index": Spec("Penstock, folder, no index", IN_PLACE, "folder", "penstock"),
 }
 
 
@@ -31,13 +33,19 @@ def load(job: Job) -> Loader:
             shuffle=True,
             seed=job.seed,
             num_workers=job.threads,
+            index=job.variant != "penstock-no-index",
         )
         # Iterating again is the next epoch.
         return lambda _epoch: (batch["image"] for batch in loader)
 
     return Loader(
         version=penstock.__version__,
-        settings={"num_workers": job.threads, "shuffle": True, "exact": True},
+        settings={
+            "num_workers": job.threads,
+            "shuffle": True,
+            "exact": True,
+            "index": job.variant != "penstock-no-index",
+        },
         open=open_loader,
         to_numpy=np.from_dlpack,
         rows=lambda batch: batch.shape[0],
