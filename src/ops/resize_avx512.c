@@ -79,6 +79,24 @@ static int32_t start_of(const pen__taps *taps, int32_t i)
     return taps->start[i] < furthest ? taps->start[i] : furthest;
 }
 
+typedef struct range {
+    int32_t lowest, highest;
+} range;
+
+/* Where the outputs of a group start.  Not always in order: zeros at the front of an output's
+ * weights are dropped, and one that starts on a zero may start behind its right neighbour. */
+static range starts_of_group(const pen__taps *taps, int32_t first, int32_t per_group)
+{
+    int32_t end = first + per_group < taps->count ? first + per_group : taps->count;
+    range r = {start_of(taps, first), start_of(taps, first)};
+    for (int32_t i = first + 1; i < end; i++) {
+        int32_t start = start_of(taps, i);
+        r.lowest = start < r.lowest ? start : r.lowest;
+        r.highest = start > r.highest ? start : r.highest;
+    }
+    return r;
+}
+
 /* Windows that the widest group looks at, 0 if they do not fit. */
 static int32_t count_windows(const pen__taps *taps, int ch)
 {
@@ -86,8 +104,8 @@ static int32_t count_windows(const pen__taps *taps, int ch)
     if (taps->stride > PEN__TAPS_MAX_GROUPED)
         return 0;
     for (int32_t first = 0; first < taps->count; first += per_group) {
-        int32_t last = first + per_group < taps->count ? first + per_group - 1 : taps->count - 1;
-        int32_t n_bytes = (start_of(taps, last) - start_of(taps, first) + 4) * ch;
+        range starts = starts_of_group(taps, first, per_group);
+        int32_t n_bytes = (starts.highest - starts.lowest + 4) * ch;
         int32_t n = (n_bytes + WINDOW - 1) / WINDOW;
         n_windows = n > n_windows ? n : n_windows;
     }
@@ -134,7 +152,7 @@ static void prepare_horizontal_avx512(pen__taps *taps, int ch)
     int32_t furthest = taps->extent * ch + PEN__RESIZE_SLACK - reach;
     uint8_t *out = taps->packed;
     for (int32_t g = 0; g * per_group < taps->count; g++, out += group_bytes(n_fours)) {
-        int32_t base = start_of(taps, g * per_group) * ch;
+        int32_t base = starts_of_group(taps, g * per_group, per_group).lowest * ch;
         taps->packed_start[g] = base < furthest ? base : furthest;
         pack_group(taps, g * per_group, taps->packed_start[g], ch, out);
     }
