@@ -64,7 +64,7 @@ struct pen__jpeg {
     pen__jpeg_memory memory;
     pen__jpeg_window own; /* its scratch is `memory`, too: the two never work at once */
     bool use_own;
-    size_t keep; /* bytes of `memory` kept between images */
+    size_t keep; /* bytes of `memory` and of the room for lanes kept between images */
     const pen__decode_job *job;
     bool has_all_rows; /* from here on the data may end */
     int code;          /* why we jumped */
@@ -241,12 +241,29 @@ void pen__jpeg_free(pen__jpeg *jpeg)
     if (!jpeg)
         return;
     jpeg_destroy_decompress(&jpeg->cinfo);
+    pen__free(jpeg->own.room);
     pen__free(jpeg);
 }
 
 void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes)
 {
     jpeg->keep = n_bytes;
+}
+
+/* Room for lanes, once, if marks are given and half of what may be kept has room for it.  It does
+ * without where there is none. */
+static void make_room(pen__jpeg *jpeg)
+{
+    pen__jpeg_window *own = &jpeg->own;
+    if (own->n_known > 0 && !own->room && sizeof *own->room <= jpeg->keep / 2 &&
+        pen__jpeg_stretches_are_possible())
+        own->room = pen__aligned(64, sizeof *own->room);
+}
+
+/* What may be kept of `memory`. */
+static size_t rest_to_keep(const pen__jpeg *jpeg)
+{
+    return jpeg->own.room ? jpeg->keep - sizeof *jpeg->own.room : jpeg->keep;
 }
 
 void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own)
@@ -284,7 +301,7 @@ static void forget_image(pen__jpeg *jpeg)
     memset(cinfo->quant_tbl_ptrs, 0, sizeof cinfo->quant_tbl_ptrs);
     memset(cinfo->dc_huff_tbl_ptrs, 0, sizeof cinfo->dc_huff_tbl_ptrs);
     memset(cinfo->ac_huff_tbl_ptrs, 0, sizeof cinfo->ac_huff_tbl_ptrs);
-    pen__jpeg_memory_reset(&jpeg->memory, jpeg->keep);
+    pen__jpeg_memory_reset(&jpeg->memory, rest_to_keep(jpeg));
     jpeg->source.next_input_byte = NULL;
     jpeg->source.bytes_in_buffer = 0;
     jpeg->job = NULL;
@@ -469,12 +486,14 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
     if (pen__jpeg_memory_reserve(&jpeg->memory, pen__jpeg_bound(info)) < 0)
         return pen__fail(job->err, PEN_ENOMEM, -1, "JPEG: out of memory");
     int rc = PEN__JPEG_DECLINED;
-    if (jpeg->use_own)
+    if (jpeg->use_own) {
+        make_room(jpeg);
         rc = pen__jpeg_window_decode(&jpeg->own, job, jpeg->memory.block);
+    }
     jpeg->own.n_known = 0;
     jpeg->own.gathers = false;
     if (rc == PEN__JPEG_DECLINED)
         return decode_by_library(jpeg, job);
-    pen__jpeg_memory_reset(&jpeg->memory, jpeg->keep);
+    pen__jpeg_memory_reset(&jpeg->memory, rest_to_keep(jpeg));
     return rc;
 }

@@ -182,8 +182,15 @@ static int decode_in_lanes(strips *s, int32_t first, int32_t end)
 {
     int n = 0, rc = 1;
     pen__jpeg_stretches_clear(&s->stretches);
-    while (first + n < end && (rc = add_strip(s, first + n)) > 0)
+    while (first + n < end) {
+        pen__jpeg_stretches_count before = pen__jpeg_stretches_counted(&s->stretches);
+        rc = add_strip(s, first + n);
+        if (rc == 0) /* a part of a strip is of no use */
+            pen__jpeg_stretches_back_to(&s->stretches, before);
+        if (rc <= 0)
+            break;
         n++;
+    }
     return rc < 0 || (n > 0 && !pen__jpeg_stretches_decode(&s->stretches)) ? -1 : n;
 }
 

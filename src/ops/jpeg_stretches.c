@@ -5,11 +5,16 @@
 
 #include "base/cpu.h"
 
+bool pen__jpeg_stretches_are_possible(void)
+{
+    return pen__cpu_flags() & PEN__CPU_AVX512;
+}
+
 bool pen__jpeg_stretches_start(pen__jpeg_stretches *all, const pen__jpeg_frame *frame,
                                pen__jpeg_lane_tables *tables, const uint8_t *src, size_t len,
                                pen__jpeg_stretch_room *room)
 {
-    if (!(pen__cpu_flags() & PEN__CPU_AVX512) || frame->restart_interval > 0 ||
+    if (!pen__jpeg_stretches_are_possible() || frame->restart_interval > 0 ||
         !pen__jpeg_lane_codes_set(&all->codes, frame, tables))
         return false;
     int n_luma = frame->mcu_h * frame->mcu_v;
@@ -24,8 +29,19 @@ bool pen__jpeg_stretches_start(pen__jpeg_stretches *all, const pen__jpeg_frame *
 
 void pen__jpeg_stretches_clear(pen__jpeg_stretches *all)
 {
-    all->n = 0;
-    all->n_bytes = all->n_blocks = 0;
+    pen__jpeg_stretches_back_to(all, (pen__jpeg_stretches_count){0});
+}
+
+pen__jpeg_stretches_count pen__jpeg_stretches_counted(const pen__jpeg_stretches *all)
+{
+    return (pen__jpeg_stretches_count){all->n, all->n_bytes, all->n_blocks};
+}
+
+void pen__jpeg_stretches_back_to(pen__jpeg_stretches *all, pen__jpeg_stretches_count count)
+{
+    all->n = count.n;
+    all->n_bytes = count.n_bytes;
+    all->n_blocks = count.n_blocks;
 }
 
 static bool has_room(const pen__jpeg_stretches *all, const pen__jpeg_mark *begin,

@@ -39,6 +39,9 @@ typedef struct pen__jpeg_stretches {
     pen__jpeg_mark begin[PEN__JPEG_MAX_STRETCHES], end[PEN__JPEG_MAX_STRETCHES];
 } pen__jpeg_stretches;
 
+/* Whether this processor can. */
+bool pen__jpeg_stretches_are_possible(void);
+
 /* Whether this processor and this file can be treated so.  False is no verdict on the file. */
 bool pen__jpeg_stretches_start(pen__jpeg_stretches *all, const pen__jpeg_frame *frame,
                                pen__jpeg_lane_tables *tables, const uint8_t *src, size_t len,
@@ -46,6 +49,15 @@ bool pen__jpeg_stretches_start(pen__jpeg_stretches *all, const pen__jpeg_frame *
 
 /* Forget the stretches so far. */
 void pen__jpeg_stretches_clear(pen__jpeg_stretches *all);
+
+/* How many there are, and back to that, forgetting those added since. */
+typedef struct pen__jpeg_stretches_count {
+    int n;
+    size_t n_bytes;
+    uint32_t n_blocks;
+} pen__jpeg_stretches_count;
+pen__jpeg_stretches_count pen__jpeg_stretches_counted(const pen__jpeg_stretches *all);
+void pen__jpeg_stretches_back_to(pen__jpeg_stretches *all, pen__jpeg_stretches_count count);
 
 /* Add n_mcus between two marks, all there are or, for a cut stretch, the first ones.  1, or 0 if
  * there is no room, or -1 if the bytes between the marks are not what they should be. */

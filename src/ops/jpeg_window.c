@@ -65,7 +65,7 @@ size_t pen__jpeg_window_bound(const pen_image_info *info)
 {
     enum { N_ROWS = BAND * (16 + 8 + 8) + 3 + 2 };
     size_t n_samples = ((size_t)info->width + 15) / 16 * 16;
-    return sizeof(pen__jpeg_stretch_room) + BAND * chunk_bytes() + N_ROWS * row_bytes(n_samples) +
+    return BAND * chunk_bytes() + N_ROWS * row_bytes(n_samples) +
            GROUP_ROWS * row_bytes(3 * (size_t)info->width);
 }
 
@@ -80,8 +80,7 @@ static void place(strips *s, uint8_t *scratch)
 {
     const pen__jpeg_frame *f = &s->frame;
     int32_t n_samples = 8 * (s->end_column - s->first_column);
-    s->room = (pen__jpeg_stretch_room *)(void *)scratch;
-    uint8_t *at = scratch + sizeof *s->room;
+    uint8_t *at = scratch;
     for (int i = 0; i < BAND; i++, at += chunk_bytes())
         s->chunks[i] = at;
     at = place_rows(&s->planes[0], at, n_samples * f->mcu_h, BAND * 8 * f->mcu_v + 1);
@@ -425,7 +424,7 @@ static int decode_marked(strips *s, pen__jpeg_window *own, bool uses_marks)
     s->gathers = own->gathers && s->marks->grid.per_row > 0;
     int32_t n_rows = s->marks->n_rows;
     bool was_complete = s->marks->is_complete;
-    s->has_lanes = n_rows > 0 && s->kernels->is_zigzag &&
+    s->has_lanes = n_rows > 0 && s->room && s->kernels->is_zigzag &&
                    pen__jpeg_stretches_start(&s->stretches, &s->frame, &own->lane_tables, job->src,
                                              job->len, s->room);
     s->has_scans = false;
@@ -449,6 +448,7 @@ int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, u
     }
     s.kernels = pen__jpeg_kernels_get();
     s.marks = &own->marks;
+    s.room = own->room;
     s.n_strips = div_up(s.frame.height, 8 * s.frame.mcu_v);
     set_columns(&s);
     place(&s, scratch);

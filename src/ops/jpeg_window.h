@@ -12,8 +12,8 @@
 #define PEN_OPS_JPEG_WINDOW_H
 
 #include "ops/decode_formats.h"
-#include "ops/jpeg_lanes.h"
 #include "ops/jpeg_marks.h"
+#include "ops/jpeg_stretches.h"
 
 /* pen__jpeg_window_decode's "not mine".  Not an error. */
 enum { PEN__JPEG_DECLINED = 1 };
@@ -22,6 +22,7 @@ enum { PEN__JPEG_DECLINED = 1 };
 typedef struct pen__jpeg_window {
     pen__jpeg_tables tables;
     pen__jpeg_lane_tables lane_tables;
+    pen__jpeg_stretch_room *room; /* for lanes, the caller's; NULL: marks are used without */
     pen__jpeg_counts counts;
     /* for the next file: an entry of marks, the caller's, and whether to gather some */
     const uint8_t *known;

@@ -42,7 +42,7 @@ static void a_budget_that_throttles_gives_the_same_bytes(void **state)
     (void)state;
     uint64_t want = reference();
     pen_loader_opts o = options(4);
-    o.memory_budget = 500 * 1024; /* the batch and one or two samples */
+    o.memory_budget = 720 * 1024; /* the batch and one or two samples */
     pen_loader *loader = open_loader(&o);
     uint64_t hash = 0;
     assert_int_equal(take(loader, 1000, &hash), BATCHES);

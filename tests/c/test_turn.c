@@ -139,7 +139,7 @@ static void seeking_meanwhile_changes_no_byte(void **state)
 static void a_budget_that_throttles_is_kept_meanwhile(void **state)
 {
     (void)state;
-    run_while_turning(600 * 1024, true);
+    run_while_turning(720 * 1024, true);
 }
 
 static void a_fed_order_is_read_ahead_too(void **state)
