@@ -384,6 +384,7 @@ void pen__sidecar_save(pen__sidecar *s)
     if (lock < 0)
         return;
     save_locked(s);
+    flock(lock, LOCK_UN); /* a child that was forked meanwhile holds it, too */
     close(lock);
 }
 

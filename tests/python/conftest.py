@@ -7,6 +7,7 @@ shapes of real data in milliseconds.  Nothing outside the test's folder is read.
 import hashlib
 import io
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -97,6 +98,10 @@ def write_tar(path: Path, folder: Path) -> Path:
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
     return path
+
+
+# A shell that starts this in the background has Ctrl-C ignored, in all that is started here, too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
