@@ -86,6 +86,12 @@ static void save_index_now(void *ctx, int index)
     atomic_store(&loader->is_saving, false);
 }
 
+static bool start_saver(pen_loader *loader)
+{
+    return pen__pool_create(&loader->saver, 1, "penstock-ix", save_index_now, loader) == 0 &&
+           pen__pool_grow(loader->saver, 1) == 1;
+}
+
 /* An index of gigabytes takes its time, and training waits for this thread: another saves. */
 static void save_index(pen_loader *loader)
 {
@@ -94,7 +100,7 @@ static void save_index(pen_loader *loader)
     pen__pool_join(loader->saver);
     loader->saver = NULL;
     atomic_store(&loader->is_saving, true);
-    if (!loader->pool || pen__pool_start(&loader->saver, 1, save_index_now, loader) != 0)
+    if (!loader->pool || !start_saver(loader))
         save_index_now(loader, 0);
 }
 

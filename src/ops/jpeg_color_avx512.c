@@ -4,7 +4,7 @@
  * come apart that way without moving, upsampling makes its two new samples that way, and packing to
  * bytes puts both in the halves of each quarter, from where a permutation of bytes (VBMI) takes
  * them to their places among r g b.  At the ends, masks keep what is not part of the row from being
- * read or written.
+ * written; what is read beside it is the slack that rows of planes have.
  */
 #include "ops/jpeg_kernels.h"
 
