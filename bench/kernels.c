@@ -7,15 +7,18 @@
  * turns, CPU time is what is measured and the median of the rounds counts, so
  * that a busy machine spoils both alike.  Trust the ratios.
  */
-#include <stdio.h>
+#include <stdio.h> /* before jpeglib.h, which needs it */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <jpeglib.h>
 
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "ops/augmix_ops.h"
 #include "ops/color.h"
+#include "ops/decode.h"
 #include "ops/filter.h"
 #include "ops/geometry.h"
 #include "ops/jpeg_kernels.h"
@@ -35,6 +38,14 @@ typedef struct bench {
     pen_layout layout;
     int ch;
     size_t slot;
+    struct photo {
+        unsigned char *file; /* malloc's, from libjpeg */
+        unsigned long len;
+        pen_image_info info;
+        pen__decoder *dec;
+        uint8_t marks[PEN__DECODE_MARKS_MAX];
+        size_t n_marks;
+    } photo;
 } bench;
 
 typedef struct job {
@@ -326,6 +337,83 @@ static void run_h2v2_to_rgb(bench *b)
     }
 }
 
+/* A file of 512x512 pixels, 4:2:0, of which the window in the middle is wanted. */
+enum { PHOTO = 512 };
+static const pen__rect middle = {(PHOTO - SIDE) / 2, (PHOTO - SIDE) / 2, SIDE, SIDE};
+
+/* Shapes, and some noise from b->src: about as many bits a pixel as a photograph has. */
+static void write_photo(bench *b)
+{
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &b->photo.file, &b->photo.len);
+    c.image_width = c.image_height = PHOTO;
+    c.input_components = 3;
+    c.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 90, TRUE);
+    jpeg_start_compress(&c, TRUE);
+    for (int y = 0; y < PHOTO; y++) {
+        uint8_t row[3 * PHOTO], *at = row;
+        for (int x = 0; x < PHOTO; x++)
+            for (int ch = 0; ch < 3; ch++)
+                *at++ = (uint8_t)(((x * (ch + 1) ^ y) & 64) + x / 4 +
+                                  b->src[3 * (y * PHOTO + x) + ch] / 16);
+        JSAMPROW rows[] = {row};
+        jpeg_write_scanlines(&c, rows, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+}
+
+static void decode_photo(bench *b, pen__rect window)
+{
+    pen__image out = {.px = b->dst};
+    pen__decode(b->photo.dec, b->photo.file, b->photo.len, &b->photo.info, window, &out, NULL);
+}
+
+/* The processor's level is looked at when a decoder is made. */
+static void set_decode(bench *b)
+{
+    struct photo *p = &b->photo;
+    if (!p->file) {
+        write_photo(b);
+        pen_image_probe(p->file, p->len, &p->info, NULL);
+    }
+    pen__decoder_free(p->dec);
+    if (pen__decoder_create(&p->dec, NULL) != 0)
+        exit(1);
+}
+
+static void set_decode_by_libjpeg(bench *b)
+{
+    set_decode(b);
+    pen__decoder_use_own_jpeg(b->photo.dec, false);
+}
+
+static void set_decode_with_marks(bench *b)
+{
+    set_decode(b);
+    const void *entry;
+    pen__decoder_give_marks(b->photo.dec, NULL, 0);
+    decode_photo(b, (pen__rect){0, 0, PHOTO, PHOTO});
+    b->photo.n_marks = pen__decoder_take_marks(b->photo.dec, &entry);
+    memcpy(b->photo.marks, entry, b->photo.n_marks);
+}
+
+static void run_decode(bench *b)
+{
+    decode_photo(b, middle);
+}
+
+static void run_decode_with_marks(bench *b)
+{
+    pen__decoder_give_marks(b->photo.dec, b->photo.marks, b->photo.n_marks);
+    decode_photo(b, middle);
+}
+
 #define OUT ((double)SIDE * SIDE)
 static const job jobs[] = {
     {"resize bilinear 300x250 rgb", set_bilinear, run_resize, OUT, 3 * (300 * 250 + OUT)},
@@ -352,6 +440,9 @@ static const job jobs[] = {
     {"rotate bilinear", NULL, run_rotate_bilinear, OUT, 6 * OUT},
     {"rotate bicubic", NULL, run_rotate_bicubic, OUT, 6 * OUT},
     {"augmix affine bilinear", NULL, run_tensor_affine, OUT, 6 * OUT},
+    {"jpeg window, by libjpeg", set_decode_by_libjpeg, run_decode, OUT, 3 * OUT},
+    {"jpeg window, one stream", set_decode, run_decode, OUT, 3 * OUT},
+    {"jpeg window, marks", set_decode_with_marks, run_decode_with_marks, OUT, 3 * OUT},
     {"jpeg idct", NULL, run_idct, OUT, 3 * OUT},
     {"jpeg idct, low frequencies", NULL, run_idct_low, OUT, 3 * OUT},
     {"jpeg upsample h2v2", NULL, run_upsample, OUT, 2 * OUT},
@@ -458,5 +549,7 @@ int main(int argc, char **argv)
     pen__free(b.dst);
     pen__free(b.scratch);
     pen__free(b.slab);
+    pen__decoder_free(b.photo.dec);
+    free(b.photo.file);
     return 0;
 }
