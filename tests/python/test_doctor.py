@@ -1,9 +1,11 @@
 """`penstock doctor`: what it sees of a script, what it concludes, what it proposes."""
 
 import json
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -164,6 +166,22 @@ def test_a_loader_without_batches_is_reported() -> None:
     assert trial.rate_of(empty, 0.1).problem == "it has no batches"
 
 
+def test_a_loader_that_never_gives_a_batch_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stuck(Numbers):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            threading.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.1)
+    handler = signal.getsignal(signal.SIGALRM)
+    rate = trial.rate_of(torch_data.DataLoader(Stuck(), 8), 0.01)
+    assert (rate.problem or "").startswith("TimeoutError: no end after")
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
 # --- proposing ---
 
 
@@ -256,6 +274,33 @@ def test_a_script_is_run_with_its_arguments_and_explained(tmp_path: Path) -> Non
     (found,) = json.loads((tmp_path / "found.json").read_text())
     assert found["n_batches"] == 6
     assert found["penstock_rate"]["batches_per_s"] > 0
+
+
+def test_batches_of_the_scripts_own_types_are_tried_too(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        import typing
+
+        class Pair(typing.NamedTuple):
+            first: torch.Tensor
+            second: torch.Tensor
+
+        class Pairs(Numbers):
+            def __getitem__(self, index):
+                return Pair(torch.tensor(index), torch.tensor(index))
+
+        if __name__ == "__main__":
+            for batch in DataLoader(Pairs(), batch_size=4, num_workers=1):
+                assert type(batch) is Pair and sys.modules["__main__"].Pair is Pair
+        """,
+    )
+    ran = doctor("--trial", 0.2, "--json", tmp_path / "found.json", script)
+    assert ran.returncode == 0, ran.stderr
+    (found,) = json.loads((tmp_path / "found.json").read_text())
+    for name in ("torch_rate", "penstock_rate"):
+        assert found[name]["problem"] is None
+        assert found[name]["batches_per_s"] > 0
 
 
 def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """`penstock doctor [OPTIONS] SCRIPT [ARGS]`"""
 
 import argparse
+import builtins
+import contextlib
 import json
 import os
-import runpy
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 GRACE_SECONDS = 20  # a script that takes no batches any more is ended then
 
@@ -39,12 +41,23 @@ def say(text: str) -> None:
     print(f"penstock doctor: {text}", file=sys.stderr, flush=True)
 
 
-def run_script(script: str, args: list[str], seconds: float) -> list:  # type: ignore[type-arg]
+@contextlib.contextmanager
+def main_module(path: str) -> Iterator[ModuleType]:
+    """A `__main__` of the script's own.  It stays until the trial is over: its workers pickle
+    batches of the script's types by that name, and one that cannot leaves torch waiting."""
+    module = ModuleType("__main__")
+    vars(module).update(__file__=path, __spec__=None, __builtins__=builtins)
+    ours = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        yield module
+    finally:
+        sys.modules["__main__"] = ours
+
+
+def run_script(module: ModuleType, seconds: float) -> list:  # type: ignore[type-arg]
     """Run it as Python would, and return what was watched."""
     from penstock.doctor.watch import Enough, Watch
-
-    sys.argv = [script, *args]
-    sys.path[0] = str(Path(script).resolve().parent)
 
     def too_long(signum: int, frame: FrameType | None) -> None:
         raise Enough
@@ -53,7 +66,8 @@ def run_script(script: str, args: list[str], seconds: float) -> list:  # type: i
         signal.signal(signal.SIGALRM, too_long)
         watch.on_first_batch = lambda: signal.setitimer(signal.ITIMER_REAL, seconds + GRACE_SECONDS)
         try:
-            runpy.run_path(script, run_name="__main__")
+            path = str(module.__file__)
+            exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), vars(module))
             say("the script has ended")
         except Enough:
             say(f"watched for {seconds:.0f} s, the script was ended")
@@ -79,7 +93,15 @@ def main(arguments: list[str]) -> int:
     except ImportError:
         say(f"PyTorch is not installed for {sys.executable}; run `python -m penstock.doctor` of the environment that trains")  # fmt: skip
         return 1
-    seen = run_script(options.script, options.args, options.seconds)
+    sys.argv = [options.script, *options.args]
+    sys.path[0] = str(Path(options.script).resolve().parent)
+    with main_module(os.path.abspath(options.script)) as module:
+        return examine(module, options)
+
+
+def examine(module: ModuleType, options: argparse.Namespace) -> int:
+    """Watch the script, try the loaders, tell."""
+    seen = run_script(module, options.seconds)
     from penstock.doctor import diagnosis, patch, trial
 
     counted = [w for w in seen if w.waits]
