@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,29 @@ def test_a_dataset_that_fails_is_reported_not_raised() -> None:
 def test_a_loader_without_batches_is_reported() -> None:
     empty = torch_data.DataLoader(torch_data.Subset(Numbers(), []), 8)
     assert trial.rate_of(empty, 0.1).problem == "it has no batches"
+
+
+@pytest.mark.parametrize(
+    ("n_batches", "problem"),
+    [
+        (2, "it has few batches, and none the second time"),
+        (3, "it has few batches, and none the second time"),
+        (9, None),
+    ],
+)
+def test_an_iterable_that_can_be_read_once_is_tried_once(
+    n_batches: int, problem: str | None
+) -> None:
+    class Once(torch_data.IterableDataset):
+        def __init__(self) -> None:
+            self.left = iter(range(n_batches))
+
+        def __iter__(self) -> Iterator[int]:
+            return self.left
+
+    rate = trial.rate_of(torch_data.DataLoader(Once(), 1), 1000)
+    assert rate.problem == problem
+    assert rate.n_batches == (0 if problem else n_batches - trial.N_WARM - 1)
 
 
 def test_a_loader_that_never_gives_a_batch_is_not_waited_for(

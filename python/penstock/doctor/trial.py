@@ -40,7 +40,9 @@ def _rate_of(loader: Any, seconds: float) -> Rate:
     n = 0  # since then
     n_warm = 0
     while True:
+        is_empty = True
         for _ in loader:
+            is_empty = False
             now = time.perf_counter()
             if started is not None:
                 n += 1
@@ -50,8 +52,11 @@ def _rate_of(loader: Any, seconds: float) -> Rate:
                 n_warm += 1
                 if n_warm > N_WARM:
                     started = now
-        if n_warm == 0:
-            return Rate(problem="it has no batches")
+        if is_empty and started is not None and n:  # an iterable that can be read once
+            return Rate(n / (now - started), n)
+        if is_empty:
+            few = "it has few batches, and none the second time"
+            return Rate(problem=few if n_warm else "it has no batches")
         if started is None:  # fewer batches than the warm-up wants
             started = time.perf_counter()
 
