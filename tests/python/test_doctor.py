@@ -1,5 +1,6 @@
 """`penstock doctor`: what it sees of a script, what it concludes, what it proposes."""
 
+import inspect
 import json
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import torch
 import torch.utils.data as torch_data
 
 from penstock.doctor import diagnosis, patch, trial
+from penstock.doctor import watch as watch_module
 from penstock.doctor.machine import Load, Usage, usage_now
 from penstock.doctor.trial import Rate
 from penstock.doctor.watch import N_STARTING, Enough, Watch, Watched
@@ -81,6 +83,50 @@ def test_usage_grows() -> None:
     assert after.main >= before.main
     load = Load.between(before, after)
     assert load.main_cores >= 0
+
+
+def test_usage_counts_workers_that_have_ended() -> None:
+    before = usage_now()
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    assert usage_now().workers - before.workers > 0.1
+
+
+def test_usage_is_read_once_a_second_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [float("inf")]  # never a second ago
+    read = []
+
+    def counted() -> Usage:
+        read.append(Usage(at[0], 0, 0, None, None))
+        return read[-1]
+
+    monkeypatch.setattr(watch_module, "usage_now", counted)
+    with Watch(1000) as watch:
+        list(torch_data.DataLoader(Numbers(), 1))
+    assert len(read) == 3  # after the start, the first one behind it, and the end
+    assert watch.seen[0].before is read[0]
+    assert watch.seen[0].after is read[-1]
+    at[0] = float("-inf")  # always
+    read.clear()
+    with Watch(1000):
+        list(torch_data.DataLoader(Numbers(), 1))
+    assert len(read) == 40 - N_STARTING + 2
+
+
+def test_a_watched_class_has_its_signature() -> None:
+    plain = inspect.signature(torch_data.DataLoader.__init__)
+    with Watch(1000):
+        assert inspect.signature(torch_data.DataLoader.__init__) == plain
+
+
+def test_the_line_is_that_of_the_newest_loader_at_an_address() -> None:
+    with Watch(1000) as watch:
+        loader = torch_data.DataLoader(Numbers(), 8)
+        vars(loader).clear()
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        loader.__init__(Numbers(), 8)  # type: ignore[misc]
+        list(loader)
+    assert watch.seen[0].line == line
 
 
 # --- concluding ---
@@ -251,6 +297,16 @@ def test_no_change_is_proposed_where_none_is_found(source: str, tmp_path: Path) 
     assert patch.propose(str(tmp_path / "missing.py")) is None
 
 
+def test_only_the_projects_own_files_are_changed(tmp_path: Path) -> None:
+    own = str(tmp_path / "project")
+    assert patch.is_own(f"{own}/train.py", own)
+    assert patch.is_own(f"{own}/data/loaders.py", own)
+    assert not patch.is_own(str(tmp_path / "project2" / "loaders.py"), own)
+    assert not patch.is_own(f"{own}/.venv/lib/python3/site-packages/trainer/data.py", own)
+    found = diagnosis.diagnose(seen_with(0.06, 0.04, 2, None), None)
+    assert "made in /lib/x.py, outside" in diagnosis.in_words(found, None, "/lib/x.py")
+
+
 # --- all of it ---
 
 
@@ -343,6 +399,28 @@ def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "was ended" in ran.stderr
     assert "caught" not in ran.stdout
+
+
+def test_no_change_of_a_library_is_proposed(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "library" / "maker.py").write_text(
+        "from torch.utils.data import DataLoader\ndef make(data): return DataLoader(data, 4)\n"
+    )
+    script = write_script(
+        tmp_path / "project",
+        f"""
+        sys.path.append({str(tmp_path / "library")!r})
+        import maker
+        for batch in maker.make(Numbers()):
+            pass
+        """,
+    )
+    ran = doctor("--no-trial", script)
+    assert ran.returncode == 0, ran.stderr
+    assert "maker.py:2" in ran.stdout
+    assert "none proposed: the loader is made in" in ran.stdout
+    assert "+from penstock" not in ran.stdout
 
 
 def test_a_script_that_fails_is_told_with_its_traceback(tmp_path: Path) -> None:

@@ -109,13 +109,16 @@ def examine(module: ModuleType, options: argparse.Namespace) -> int:
         say("no DataLoader gave more than two batches: nothing to tell")
         return 1
     found = []
+    folder = os.path.dirname(os.path.realpath(str(module.__file__)))
     for watched in sorted(counted, key=lambda w: sum(w.waits), reverse=True):
         rates = None
         if not options.no_trial and not found:  # the one that is waited for most
             say("trying either loader alone")
             rates = trial.compare(watched.loader, options.trial)
         found.append(diagnosis.diagnose(watched, rates))
-        print(diagnosis.in_words(found[-1], patch.propose(watched.file)))
+        is_foreign = os.path.isfile(watched.file) and not patch.is_own(watched.file, folder)
+        diff = None if is_foreign else patch.propose(watched.file)
+        print(diagnosis.in_words(found[-1], diff, watched.file if is_foreign else None))
     if options.json:
         Path(options.json).write_text(json.dumps([f.as_json() for f in found], indent=1) + "\n")
     return 0

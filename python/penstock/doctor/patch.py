@@ -45,6 +45,12 @@ class Source:
         return self._starts[max((n.end_lineno or 0 for n in imports), default=0)]
 
 
+def is_own(path: str, folder: str) -> bool:
+    """Is the file part of the project that the script's folder holds, and for its author to change?"""
+    parts = os.path.relpath(os.path.realpath(path), os.path.realpath(folder)).split(os.sep)
+    return parts[0] != ".." and not {"site-packages", "dist-packages"} & set(parts)
+
+
 def propose(path: str) -> str | None:
     """A unified diff of the file, or None if it does not mention torch's DataLoader by name."""
     try:
