@@ -279,6 +279,10 @@ def test_a_loader_that_never_gives_a_batch_is_not_waited_for(
             "from torch.utils import data\nü = 'ä', data.DataLoader(d)\n",
             "+ü = 'ä', penstock.torch.DataLoader(d)\n",
         ),
+        (
+            "from torch.utils import data\n\f\n# a\u2028b\nx = data.DataLoader(d)\n",
+            "-x = data.DataLoader(d)\n+x = penstock.torch.DataLoader(d)\n",
+        ),
     ],
 )
 def test_the_change_is_a_diff(source: str, expected: str, tmp_path: Path) -> None:
@@ -310,12 +314,13 @@ def test_only_the_projects_own_files_are_changed(tmp_path: Path) -> None:
 # --- all of it ---
 
 
-def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
+def doctor(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(COMMAND), "doctor", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,
+        cwd=folder,
         check=False,
     )
 
@@ -324,6 +329,7 @@ def write_script(folder: Path, body: str) -> Path:
     script = folder / "train.py"
     head = """
     import sys
+    import time
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -333,6 +339,11 @@ def write_script(folder: Path, body: str) -> Path:
 
         def __getitem__(self, index):
             return torch.tensor([float(index)])
+
+    class Slow(Numbers):
+        def __getitem__(self, index):
+            time.sleep(0.01)
+            return super().__getitem__(index)
 
     """
     script.write_text(textwrap.dedent(head) + textwrap.dedent(body))
@@ -350,7 +361,7 @@ def test_a_script_is_run_with_its_arguments_and_explained(tmp_path: Path) -> Non
     )
     ran = doctor("--trial", 0.2, "--json", tmp_path / "found.json", script, "--lr", "0.1")
     assert ran.returncode == 0, ran.stderr
-    assert "train.py:15" in ran.stdout
+    assert "train.py:21" in ran.stdout
     (found,) = json.loads((tmp_path / "found.json").read_text())
     assert found["n_batches"] == 6
     assert found["penstock_rate"]["batches_per_s"] > 0
@@ -401,6 +412,50 @@ def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert "caught" not in ran.stdout
 
 
+def test_a_script_that_catches_everything_is_ended(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        import signal
+        for batch in DataLoader(Numbers(), batch_size=4):
+            pass
+        for i in range(2):
+            try:
+                if i == 0:  # the same alarm, but now
+                    signal.setitimer(signal.ITIMER_REAL, 0.01, signal.getitimer(signal.ITIMER_REAL)[1])
+                time.sleep(1000)
+            except BaseException:
+                print("caught")
+        try:
+            time.sleep(1000)
+        finally:
+            time.sleep(1.5)
+            print("cleaned up")
+        """,
+    )
+    ran = doctor("--no-trial", script)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("caught\ncaught\ncleaned up\n")
+    assert "was ended" in ran.stderr
+
+
+def test_a_script_may_go_to_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    write_script(
+        tmp_path,
+        """
+        import os
+        os.chdir("elsewhere")
+        for batch in DataLoader(Slow(), batch_size=4):
+            pass
+        """,
+    )
+    ran = doctor("--no-trial", "--json", "found.json", "train.py", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "found.json").exists()
+    assert "+from penstock.torch import DataLoader" in ran.stdout
+
+
 def test_no_change_of_a_library_is_proposed(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     (tmp_path / "project").mkdir()
@@ -412,7 +467,7 @@ def test_no_change_of_a_library_is_proposed(tmp_path: Path) -> None:
         f"""
         sys.path.append({str(tmp_path / "library")!r})
         import maker
-        for batch in maker.make(Numbers()):
+        for batch in maker.make(Slow()):
             pass
         """,
     )

@@ -145,7 +145,7 @@ def in_words(found: Diagnosis, diff: str | None, foreign: str | None = None) -> 
     if foreign and found.wait_share >= LITTLE:
         lines.append(f"  the change   none proposed: the loader is made in {foreign}, outside of the script's folder")  # fmt: skip
     elif diff and found.wait_share >= LITTLE:
-        lines += ["  the change", *(f"    {line}" for line in diff.splitlines())]
+        lines += ["  the change", *(f"    {line}" for line in diff.rstrip("\n").split("\n"))]
     return "\n".join(lines)
 
 
