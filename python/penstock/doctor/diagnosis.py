@@ -7,10 +7,11 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.doctor.machine import Load, usable_cores
+from penstock.doctor.machine import Load
 from penstock.doctor.trial import Rate
 from penstock.doctor.watch import Watched
 from penstock.torch import explain
+from penstock.workers.limits import usable_cores
 
 LITTLE = 0.05  # a share of waiting that is not worth a change
 BUSY = 0.8  # of a core, or of all: there is not much left

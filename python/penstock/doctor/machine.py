@@ -58,10 +58,6 @@ def usage_now() -> Usage:
     )
 
 
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
 def _below(pid: int) -> float:
     """Of living descendants; those that have ended are counted with their parents."""
     total = 0.0
