@@ -9,6 +9,7 @@
 No knob changes a byte of the stream, and none makes memory go above the budget.
 """
 
+import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -43,12 +44,12 @@ class Knobs:
         released: list[str] = []
         if "shares" in values:
             shares = values.pop("shares")
-            if shares == "auto":
+            if isinstance(shares, str) and shares == "auto":
                 released.extend(_SHARES)
             else:
                 numbers.update(zip(_SHARES, _four(shares), strict=True))
         for name, value in values.items():
-            if value == "auto":
+            if isinstance(value, str) and value == "auto":
                 released.append(name)
             else:
                 numbers[name] = _number(name, value)
@@ -71,6 +72,8 @@ class Knobs:
         return None if not any(shares) else (shares[0], shares[1], shares[2], shares[3])
 
     def __getattr__(self, name: str) -> int | float:
+        if name.startswith("_"):  # no knob; a copy is asked before it has a loader
+            raise AttributeError(name)
         try:
             return self._loader.get_knobs()[name]
         except KeyError:
@@ -106,9 +109,14 @@ class Knobs:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} must be a number or 'auto', not {value!r}")
-    return value
+    if isinstance(value, float):
+        return value
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)  # NumPy's integers, too
+    except TypeError:
+        pass
+    raise TypeError(f"{name} must be a number or 'auto', not {value!r}")
 
 
 def _four(shares: Any) -> Shares:

@@ -140,7 +140,7 @@ class Engine(Closing):
     def _repr_html_(self) -> str:
         try:
             return as_html(repr(self), self.status())
-        except Error:  # closed
+        except (Error, ValueError):  # closed, or no JSON: a notebook's cell must not fail for that
             return f"<code>{html.escape(repr(self))}</code>"
 
     def trace(self, path: Path, seconds: float = 5.0) -> None:
@@ -151,9 +151,11 @@ class Engine(Closing):
     def close(self) -> None:
         """End the threads.  Batches already received stay valid."""
         tracing, self._tracing = self._tracing, None
-        if tracing is not None:
-            tracing.finish()
-        self._core.close()
+        try:
+            if tracing is not None:
+                tracing.finish()
+        finally:  # the file may not be writable any more
+            self._core.close()
 
     def __reduce__(self) -> NoReturn:
         name = type(self).__name__

@@ -1,9 +1,13 @@
 """`penstock doctor`: what it sees of a script, what it concludes, what it proposes."""
 
+import inspect
 import json
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ import torch
 import torch.utils.data as torch_data
 
 from penstock.doctor import diagnosis, patch, trial
+from penstock.doctor import watch as watch_module
 from penstock.doctor.machine import Load, Usage, usage_now
 from penstock.doctor.trial import Rate
 from penstock.doctor.watch import N_STARTING, Enough, Watch, Watched
@@ -78,6 +83,50 @@ def test_usage_grows() -> None:
     assert after.main >= before.main
     load = Load.between(before, after)
     assert load.main_cores >= 0
+
+
+def test_usage_counts_workers_that_have_ended() -> None:
+    before = usage_now()
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    assert usage_now().workers - before.workers > 0.1
+
+
+def test_usage_is_read_once_a_second_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = [float("inf")]  # never a second ago
+    read = []
+
+    def counted() -> Usage:
+        read.append(Usage(at[0], 0, 0, None, None))
+        return read[-1]
+
+    monkeypatch.setattr(watch_module, "usage_now", counted)
+    with Watch(1000) as watch:
+        list(torch_data.DataLoader(Numbers(), 1))
+    assert len(read) == 3  # after the start, the first one behind it, and the end
+    assert watch.seen[0].before is read[0]
+    assert watch.seen[0].after is read[-1]
+    at[0] = float("-inf")  # always
+    read.clear()
+    with Watch(1000):
+        list(torch_data.DataLoader(Numbers(), 1))
+    assert len(read) == 40 - N_STARTING + 2
+
+
+def test_a_watched_class_has_its_signature() -> None:
+    plain = inspect.signature(torch_data.DataLoader.__init__)
+    with Watch(1000):
+        assert inspect.signature(torch_data.DataLoader.__init__) == plain
+
+
+def test_the_line_is_that_of_the_newest_loader_at_an_address() -> None:
+    with Watch(1000) as watch:
+        loader = torch_data.DataLoader(Numbers(), 8)
+        vars(loader).clear()
+        line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
+        loader.__init__(Numbers(), 8)  # type: ignore[misc]
+        list(loader)
+    assert watch.seen[0].line == line
 
 
 # --- concluding ---
@@ -164,6 +213,45 @@ def test_a_loader_without_batches_is_reported() -> None:
     assert trial.rate_of(empty, 0.1).problem == "it has no batches"
 
 
+@pytest.mark.parametrize(
+    ("n_batches", "problem"),
+    [
+        (2, "it has few batches, and none the second time"),
+        (3, "it has few batches, and none the second time"),
+        (9, None),
+    ],
+)
+def test_an_iterable_that_can_be_read_once_is_tried_once(
+    n_batches: int, problem: str | None
+) -> None:
+    class Once(torch_data.IterableDataset):
+        def __init__(self) -> None:
+            self.left = iter(range(n_batches))
+
+        def __iter__(self) -> Iterator[int]:
+            return self.left
+
+    rate = trial.rate_of(torch_data.DataLoader(Once(), 1), 1000)
+    assert rate.problem == problem
+    assert rate.n_batches == (0 if problem else n_batches - trial.N_WARM - 1)
+
+
+def test_a_loader_that_never_gives_a_batch_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stuck(Numbers):
+        def __getitem__(self, index: int) -> torch.Tensor:
+            threading.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.1)
+    handler = signal.getsignal(signal.SIGALRM)
+    rate = trial.rate_of(torch_data.DataLoader(Stuck(), 8), 0.01)
+    assert (rate.problem or "").startswith("TimeoutError: no end after")
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
 # --- proposing ---
 
 
@@ -191,6 +279,10 @@ def test_a_loader_without_batches_is_reported() -> None:
             "from torch.utils import data\nü = 'ä', data.DataLoader(d)\n",
             "+ü = 'ä', penstock.torch.DataLoader(d)\n",
         ),
+        (
+            "from torch.utils import data\n\f\n# a\u2028b\nx = data.DataLoader(d)\n",
+            "-x = data.DataLoader(d)\n+x = penstock.torch.DataLoader(d)\n",
+        ),
     ],
 )
 def test_the_change_is_a_diff(source: str, expected: str, tmp_path: Path) -> None:
@@ -209,15 +301,26 @@ def test_no_change_is_proposed_where_none_is_found(source: str, tmp_path: Path) 
     assert patch.propose(str(tmp_path / "missing.py")) is None
 
 
+def test_only_the_projects_own_files_are_changed(tmp_path: Path) -> None:
+    own = str(tmp_path / "project")
+    assert patch.is_own(f"{own}/train.py", own)
+    assert patch.is_own(f"{own}/data/loaders.py", own)
+    assert not patch.is_own(str(tmp_path / "project2" / "loaders.py"), own)
+    assert not patch.is_own(f"{own}/.venv/lib/python3/site-packages/trainer/data.py", own)
+    found = diagnosis.diagnose(seen_with(0.06, 0.04, 2, None), None)
+    assert "made in /lib/x.py, outside" in diagnosis.in_words(found, None, "/lib/x.py")
+
+
 # --- all of it ---
 
 
-def doctor(*arguments: object) -> subprocess.CompletedProcess[str]:
+def doctor(*arguments: object, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(COMMAND), "doctor", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,
+        cwd=folder,
         check=False,
     )
 
@@ -226,6 +329,7 @@ def write_script(folder: Path, body: str) -> Path:
     script = folder / "train.py"
     head = """
     import sys
+    import time
     import torch
     from torch.utils.data import DataLoader, Dataset
 
@@ -235,6 +339,11 @@ def write_script(folder: Path, body: str) -> Path:
 
         def __getitem__(self, index):
             return torch.tensor([float(index)])
+
+    class Slow(Numbers):
+        def __getitem__(self, index):
+            time.sleep(0.01)
+            return super().__getitem__(index)
 
     """
     script.write_text(textwrap.dedent(head) + textwrap.dedent(body))
@@ -252,10 +361,37 @@ def test_a_script_is_run_with_its_arguments_and_explained(tmp_path: Path) -> Non
     )
     ran = doctor("--trial", 0.2, "--json", tmp_path / "found.json", script, "--lr", "0.1")
     assert ran.returncode == 0, ran.stderr
-    assert "train.py:15" in ran.stdout
+    assert "train.py:21" in ran.stdout
     (found,) = json.loads((tmp_path / "found.json").read_text())
     assert found["n_batches"] == 6
     assert found["penstock_rate"]["batches_per_s"] > 0
+
+
+def test_batches_of_the_scripts_own_types_are_tried_too(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        import typing
+
+        class Pair(typing.NamedTuple):
+            first: torch.Tensor
+            second: torch.Tensor
+
+        class Pairs(Numbers):
+            def __getitem__(self, index):
+                return Pair(torch.tensor(index), torch.tensor(index))
+
+        if __name__ == "__main__":
+            for batch in DataLoader(Pairs(), batch_size=4, num_workers=1):
+                assert type(batch) is Pair and sys.modules["__main__"].Pair is Pair
+        """,
+    )
+    ran = doctor("--trial", 0.2, "--json", tmp_path / "found.json", script)
+    assert ran.returncode == 0, ran.stderr
+    (found,) = json.loads((tmp_path / "found.json").read_text())
+    for name in ("torch_rate", "penstock_rate"):
+        assert found[name]["problem"] is None
+        assert found[name]["batches_per_s"] > 0
 
 
 def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
@@ -274,6 +410,72 @@ def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "was ended" in ran.stderr
     assert "caught" not in ran.stdout
+
+
+def test_a_script_that_catches_everything_is_ended(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        import signal
+        for batch in DataLoader(Numbers(), batch_size=4):
+            pass
+        for i in range(2):
+            try:
+                if i == 0:  # the same alarm, but now
+                    signal.setitimer(signal.ITIMER_REAL, 0.01, signal.getitimer(signal.ITIMER_REAL)[1])
+                time.sleep(1000)
+            except BaseException:
+                print("caught")
+        try:
+            time.sleep(1000)
+        finally:
+            time.sleep(1.5)
+            print("cleaned up")
+        """,
+    )
+    ran = doctor("--no-trial", script)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("caught\ncaught\ncleaned up\n")
+    assert "was ended" in ran.stderr
+
+
+def test_a_script_may_go_to_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    write_script(
+        tmp_path,
+        """
+        import os
+        os.chdir("elsewhere")
+        for batch in DataLoader(Slow(), batch_size=4):
+            pass
+        """,
+    )
+    ran = doctor("--no-trial", "--json", "found.json", "train.py", folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "found.json").exists()
+    assert "+from penstock.torch import DataLoader" in ran.stdout
+
+
+def test_no_change_of_a_library_is_proposed(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "library" / "maker.py").write_text(
+        "from torch.utils.data import DataLoader\ndef make(data): return DataLoader(data, 4)\n"
+    )
+    script = write_script(
+        tmp_path / "project",
+        f"""
+        sys.path.append({str(tmp_path / "library")!r})
+        import maker
+        for batch in maker.make(Slow()):
+            pass
+        """,
+    )
+    ran = doctor("--no-trial", script)
+    assert ran.returncode == 0, ran.stderr
+    assert "maker.py:2" in ran.stdout
+    assert "none proposed: the loader is made in" in ran.stdout
+    assert "+from penstock" not in ran.stdout
 
 
 def test_a_script_that_fails_is_told_with_its_traceback(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Knobs, policies, telemetry and the verdict, from Python."""
 
+import copy
 import json
 import random
 import threading
 
+import numpy as np
 import pytest
 
 import penstock
@@ -30,6 +32,23 @@ def test_knobs_are_attributes_and_a_mapping(loader):
     assert knobs.io == 7
     assert list(knobs) == knobs.keys() and len(knobs) == 8
     assert "workers=1 (pinned)" in repr(knobs)
+
+
+def test_numbers_of_numpy_are_numbers(loader):
+    loader.knobs.io = np.int64(7)
+    assert loader.knobs.io == 7
+    loader.knobs.shares = np.array([0.5, 0.25, 0, 0.25])
+    assert loader.knobs.shares == (0.5, 0.25, 0, 0.25)
+    for value in (True, np.True_, None, [1]):
+        with pytest.raises(TypeError, match="io must be a number"):
+            loader.knobs.io = value
+
+
+def test_a_copy_turns_the_same_knobs(loader):
+    copy.copy(loader.knobs).io = 7
+    assert loader.knobs.io == 7
+    with pytest.raises(AttributeError):
+        penstock.knobs.Knobs.__new__(penstock.knobs.Knobs).io  # noqa: B018
 
 
 def test_setting_pins_and_auto_releases(loader):

@@ -1,7 +1,11 @@
 """num_workers="auto": what it chooses, on a model of a loader instead of a clock."""
 
+import os
+from pathlib import Path
+
 import pytest
 
+from penstock.workers.limits import usable_cores
 from penstock.workers.tuner import Tuner
 
 
@@ -103,3 +107,80 @@ def test_short_epochs_are_not_worth_processes() -> None:
         tuner.observe(0.001, 0.001, 0.0009, (round(model.busy * 1e9), round(model.busy * 1e9), 0))
     tuner.end()
     assert tuner.is_inline
+
+
+def test_a_trial_at_most_doubles_the_workers() -> None:
+    seen = []
+
+    class Watched(Model):
+        def period(self, n_workers: int) -> float:
+            seen.append(n_workers)
+            return super().period(n_workers)
+
+    Watched(64, busy=0.05).run(Tuner(64))
+    assert sorted(set(seen)) == [8, 16, 32, 64]
+    seen.clear()
+    Watched(2, busy=0.0005, asleep=0.08).run(Tuner(2))
+    assert sorted(set(seen)) == [2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("n_epochs", [1, 50])
+def test_what_is_settled_is_looked_at_again_however_short_the_epochs(n_epochs: int) -> None:
+    """The loop needed two workers, and 40 s later it needs more."""
+    tuner = Model(16, busy=0.02, step=0.03).run(Tuner(16))
+    assert tuner.n_workers == 2
+    quick = Model(16, busy=0.02)
+    for _ in range(n_epochs):
+        quick.run(tuner, 10000 // n_epochs)
+    assert tuner.n_workers == 16
+
+
+# --- cores ---
+
+
+@pytest.fixture
+def sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+V1 = "sys/fs/cgroup/cpu/cpu.cfs_"
+
+
+@pytest.mark.usefixtures("sixteen")
+@pytest.mark.parametrize(
+    ("files", "n_cores"),
+    [
+        ({}, 16),
+        ({"sys/fs/cgroup/cpu.max": "max 100000\n"}, 16),
+        ({"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
+        ({"sys/fs/cgroup/cpu.max": "150000 100000\n"}, 2),
+        ({"sys/fs/cgroup/cpu.max": "1000 100000\n"}, 1),
+        ({"sys/fs/cgroup/cpu.max": "9900000 100000\n"}, 16),
+        ({"sys/fs/cgroup/a/b/cpu.max": "max 100000\n", "sys/fs/cgroup/a/cpu.max": "300000 100000\n"}, 3),
+        ({"sys/fs/cgroup/unified/a/cpu.max": "400000 100000"}, 4),
+        ({f"{V1}quota_us": "-1\n", f"{V1}period_us": "100000\n"}, 16),
+        ({f"{V1}quota_us": "500000\n", f"{V1}period_us": "100000\n"}, 5),
+        ({"sys/fs/cgroup/cpu/c/cpu.cfs_quota_us": "600000", "sys/fs/cgroup/cpu/c/cpu.cfs_period_us": "100000"}, 6),
+        ({f"{V1}quota_us": "500000\n"}, 16),
+        ({f"{V1}quota_us": "500000\n", f"{V1}period_us": "0\n"}, 16),
+        ({"sys/fs/cgroup/cpu.max": ""}, 16),
+        ({"sys/fs/cgroup/cpu.max": "-5 x \0"}, 16),
+        ({"sys/fs/cgroup/cpu.max": "9" * 9000}, 16),
+        ({"sys/fs/cgroup/cpu.max": "9" * 4000 + " 1"}, 16),
+        ({"proc/self/cgroup": "a\n0\n::\n0::/\0\n", "sys/fs/cgroup/cpu.max": "200000 100000"}, 2),
+    ],
+)  # fmt: skip
+def test_cores_are_those_of_the_quota(files: dict[str, str], n_cores: int, tmp_path: Path) -> None:
+    groups = {"proc/self/cgroup": "4:cpu,cpuacct:/c\n3:memory:/m\n0::/a/b\n"}
+    assert usable_cores(write(tmp_path, groups | files)) == n_cores
+
+
+def test_cores_are_found_on_this_machine() -> None:
+    assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))

@@ -291,3 +291,19 @@ def test_top_on_a_terminal_ends_with_a_key_and_leaves_it_as_it_was(loader, key):
     assert code == 0
     assert b"\033[?1049h" in written and b"waiting" in written
     assert written.rstrip().endswith(b"\033[?25h\033[?1049l")
+
+
+def test_a_loader_whose_trace_cannot_be_written_is_closed_all_the_same(folder, ops, tmp_path):
+    loader = penstock.Loader(folder, ops)
+    loader.trace(tmp_path / "missing" / "trace.json", seconds=3600)
+    with pytest.raises(penstock.Error):
+        loader.close()
+    with pytest.raises(penstock.InvalidError, match="closed"):
+        next(iter(loader))
+    loader.close()
+
+
+def test_a_notebook_shows_a_loader_whose_status_cannot_be_read(folder, ops, monkeypatch):
+    with penstock.Loader(folder, ops) as loader:
+        monkeypatch.setattr(loader, "status", lambda: json.loads("{"))
+        assert loader._repr_html_().startswith("<code>Loader(")

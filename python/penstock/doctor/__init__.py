@@ -4,5 +4,5 @@ watch.py     the script's DataLoaders while it runs, from outside
 machine.py   processor time and waiting for disks, of the script and its workers
 trial.py     the same dataset with either loader, without training
 patch.py     the change, as a diff
-report.py    all of it in words
+diagnosis.py all of it in words
 """

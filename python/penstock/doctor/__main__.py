@@ -1,14 +1,16 @@
 """`penstock doctor [OPTIONS] SCRIPT [ARGS]`"""
 
 import argparse
+import builtins
+import contextlib
 import json
 import os
-import runpy
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 GRACE_SECONDS = 20  # a script that takes no batches any more is ended then
 
@@ -39,21 +41,42 @@ def say(text: str) -> None:
     print(f"penstock doctor: {text}", file=sys.stderr, flush=True)
 
 
-def run_script(script: str, args: list[str], seconds: float) -> list:  # type: ignore[type-arg]
+@contextlib.contextmanager
+def main_module(path: str) -> Iterator[ModuleType]:
+    """A `__main__` of the script's own.  It stays until the trial is over: its workers pickle
+    batches of the script's types by that name, and one that cannot leaves torch waiting."""
+    module = ModuleType("__main__")
+    vars(module).update(__file__=path, __spec__=None, __builtins__=builtins)
+    ours = sys.modules["__main__"]
+    sys.modules["__main__"] = module
+    try:
+        yield module
+    finally:
+        sys.modules["__main__"] = ours
+
+
+def run_script(module: ModuleType, seconds: float) -> list:  # type: ignore[type-arg]
     """Run it as Python would, and return what was watched."""
     from penstock.doctor.watch import Enough, Watch
 
-    sys.argv = [script, *args]
-    sys.path[0] = str(Path(script).resolve().parent)
+    n_spared = 0
 
     def too_long(signum: int, frame: FrameType | None) -> None:
-        raise Enough
+        """Every second, for a script may catch Enough; but what cleans up after one is given time."""
+        nonlocal n_spared
+        if isinstance(sys.exc_info()[1], Enough) and n_spared < GRACE_SECONDS:
+            n_spared += 1
+        else:
+            raise Enough
 
     with Watch(seconds) as watch:
         signal.signal(signal.SIGALRM, too_long)
-        watch.on_first_batch = lambda: signal.setitimer(signal.ITIMER_REAL, seconds + GRACE_SECONDS)
+        watch.on_first_batch = lambda: signal.setitimer(
+            signal.ITIMER_REAL, seconds + GRACE_SECONDS, 1
+        )
         try:
-            runpy.run_path(script, run_name="__main__")
+            path = str(module.__file__)
+            exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), vars(module))
             say("the script has ended")
         except Enough:
             say(f"watched for {seconds:.0f} s, the script was ended")
@@ -79,7 +102,17 @@ def main(arguments: list[str]) -> int:
     except ImportError:
         say(f"PyTorch is not installed for {sys.executable}; run `python -m penstock.doctor` of the environment that trains")  # fmt: skip
         return 1
-    seen = run_script(options.script, options.args, options.seconds)
+    sys.argv = [options.script, *options.args]
+    sys.path[0] = str(Path(options.script).resolve().parent)
+    if options.json:
+        options.json = os.path.abspath(options.json)  # the script may go elsewhere
+    with main_module(os.path.abspath(options.script)) as module:
+        return examine(module, options)
+
+
+def examine(module: ModuleType, options: argparse.Namespace) -> int:
+    """Watch the script, try the loaders, tell."""
+    seen = run_script(module, options.seconds)
     from penstock.doctor import diagnosis, patch, trial
 
     counted = [w for w in seen if w.waits]
@@ -87,13 +120,16 @@ def main(arguments: list[str]) -> int:
         say("no DataLoader gave more than two batches: nothing to tell")
         return 1
     found = []
+    folder = os.path.dirname(os.path.realpath(str(module.__file__)))
     for watched in sorted(counted, key=lambda w: sum(w.waits), reverse=True):
         rates = None
         if not options.no_trial and not found:  # the one that is waited for most
             say("trying either loader alone")
             rates = trial.compare(watched.loader, options.trial)
         found.append(diagnosis.diagnose(watched, rates))
-        print(diagnosis.in_words(found[-1], patch.propose(watched.file)))
+        is_foreign = os.path.isfile(watched.file) and not patch.is_own(watched.file, folder)
+        diff = None if is_foreign else patch.propose(watched.file)
+        print(diagnosis.in_words(found[-1], diff, watched.file if is_foreign else None))
     if options.json:
         Path(options.json).write_text(json.dumps([f.as_json() for f in found], indent=1) + "\n")
     return 0

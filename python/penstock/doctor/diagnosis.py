@@ -7,10 +7,11 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.doctor.machine import Load, usable_cores
+from penstock.doctor.machine import Load
 from penstock.doctor.trial import Rate
 from penstock.doctor.watch import Watched
 from penstock.torch import explain
+from penstock.workers.limits import usable_cores
 
 LITTLE = 0.05  # a share of waiting that is not worth a change
 BUSY = 0.8  # of a core, or of all: there is not much left
@@ -127,7 +128,8 @@ def _rate(rate: Rate) -> str:
     return f"not tried ({rate.problem})" if rate.problem else f"{rate.batches_per_s:.1f}"
 
 
-def in_words(found: Diagnosis, diff: str | None) -> str:
+def in_words(found: Diagnosis, diff: str | None, foreign: str | None = None) -> str:
+    """`foreign`: a file that makes the loader and is not the script's to change."""
     lines = [
         f"{found.where}  {found.loader}, {found.n_batches} batches seen",
         f"  waiting      {found.wait_share:.0%} of the time: {_ms(found.wait)} a batch (p95 {_ms(found.wait_p95)}), "
@@ -141,8 +143,10 @@ def in_words(found: Diagnosis, diff: str | None) -> str:
             text += f" ({found.penstock_rate.batches_per_s / found.torch_rate.batches_per_s:.1f}x)"
         lines.append(f"  alone        {text}")
     lines.append(f"  with it      {_outlook(found)}")
-    if diff and found.wait_share >= LITTLE:
-        lines += ["  the change", *(f"    {line}" for line in diff.splitlines())]
+    if foreign and found.wait_share >= LITTLE:
+        lines.append(f"  the change   none proposed: the loader is made in {foreign}, outside of the script's folder")  # fmt: skip
+    elif diff and found.wait_share >= LITTLE:
+        lines += ["  the change", *(f"    {line}" for line in diff.rstrip("\n").split("\n"))]
     return "\n".join(lines)
 
 

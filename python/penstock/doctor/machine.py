@@ -18,7 +18,7 @@ class Usage:
 
     at: float
     main: float  # processor time of this process
-    workers: float  # and of the processes below it
+    workers: float  # and of the processes below it, also of those that have ended
     everyone: float | None  # of all processes of the machine
     io_stalled: float | None  # in which some task waited for storage (PSI)
 
@@ -48,13 +48,14 @@ def _difference(before: float | None, after: float | None, span: float) -> float
 
 def usage_now() -> Usage:
     times = os.times()
+    ended = times.children_user + times.children_system
     return Usage(
-        time.monotonic(), times.user + times.system, _below(os.getpid()), _everyone(), _io_stalled()
+        at=time.monotonic(),
+        main=times.user + times.system,
+        workers=ended + _below(os.getpid()),
+        everyone=_everyone(),
+        io_stalled=_io_stalled(),
     )
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _below(pid: int) -> float:

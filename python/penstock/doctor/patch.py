@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import io
 import os
 from dataclasses import dataclass
 
@@ -18,13 +19,18 @@ class Edit:
     text: str
 
 
+def lines_of(text: str) -> list[str]:
+    """Ended by line feeds, as a tree counts them; splitlines() also splits at form feeds and more."""
+    return list(io.StringIO(text, newline="\n"))
+
+
 class Source:
     """A file's text, its tree, and the way from one to the other."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tree = ast.parse(text)
-        self._lines = text.splitlines(keepends=True)
+        self._lines = lines_of(text)
         self._starts = [0]
         for line in self._lines:
             self._starts.append(self._starts[-1] + len(line))
@@ -45,6 +51,12 @@ class Source:
         return self._starts[max((n.end_lineno or 0 for n in imports), default=0)]
 
 
+def is_own(path: str, folder: str) -> bool:
+    """Is the file part of the project that the script's folder holds, and for its author to change?"""
+    parts = os.path.relpath(os.path.realpath(path), os.path.realpath(folder)).split(os.sep)
+    return parts[0] != ".." and not {"site-packages", "dist-packages"} & set(parts)
+
+
 def propose(path: str) -> str | None:
     """A unified diff of the file, or None if it does not mention torch's DataLoader by name."""
     try:
@@ -63,7 +75,7 @@ def propose(path: str) -> str | None:
     for edit in sorted(edits, key=lambda e: e.begin, reverse=True):
         changed = changed[: edit.begin] + edit.text + changed[edit.end :]
     name = os.path.basename(path)
-    old, new = source.text.splitlines(keepends=True), changed.splitlines(keepends=True)
+    old, new = lines_of(source.text), lines_of(changed)
     return "".join(difflib.unified_diff(old, new, name, name, n=0))
 
 

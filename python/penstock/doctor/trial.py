@@ -1,8 +1,12 @@
 """The same dataset with torch's loader and with Penstock's, for some seconds each, without training."""
 
-import itertools
+import contextlib
+import signal
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch.utils.data as torch_data
@@ -10,6 +14,7 @@ import torch.utils.data as torch_data
 from penstock.torch import DataLoader
 
 N_WARM = 2  # batches before the clock starts
+PATIENCE_SECONDS = 10  # for starting, and for a batch that never comes
 
 
 @dataclass(frozen=True)
@@ -23,26 +28,57 @@ class Rate:
 
 def rate_of(loader: Any, seconds: float) -> Rate:
     """Iterate over and over until the time is up."""
-    started: float | None = None
-    n = 0
     try:
-        while True:
-            n_before = n
-            for _ in loader:
-                now = time.perf_counter()
-                if started is None and n >= N_WARM:
-                    started, n = now, 0
-                    n_before = 0
-                elif started is not None and now - started > seconds:
-                    return Rate((n + 1) / (now - started), n + 1)
-                n += 1
-            if started is None and n == n_before:
-                return Rate(problem="it has no batches")
-            if started is None:  # fewer batches than the warm-up wants
-                started = time.perf_counter()
-                n = 0
+        with _at_most(3 * seconds + PATIENCE_SECONDS):
+            return _rate_of(loader, seconds)
     except Exception as error:
         return Rate(problem=f"{type(error).__name__}: {error}")
+
+
+def _rate_of(loader: Any, seconds: float) -> Rate:
+    started: float | None = None
+    n = 0  # since then
+    n_warm = 0
+    while True:
+        is_empty = True
+        for _ in loader:
+            is_empty = False
+            now = time.perf_counter()
+            if started is not None:
+                n += 1
+                if now - started > seconds:
+                    return Rate(n / (now - started), n)
+            else:
+                n_warm += 1
+                if n_warm > N_WARM:
+                    started = now
+        if is_empty and started is not None and n:  # an iterable that can be read once
+            return Rate(n / (now - started), n)
+        if is_empty:
+            few = "it has few batches, and none the second time"
+            return Rate(problem=few if n_warm else "it has no batches")
+        if started is None:  # fewer batches than the warm-up wants
+            started = time.perf_counter()
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """TimeoutError after that long.  A loader whose worker could not send a batch waits for ever.
+    Only the main thread gets signals; elsewhere there is no limit."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no end after {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def like(loader: Any) -> DataLoader:
@@ -75,9 +111,10 @@ def compare(loader: Any, seconds: float) -> tuple[Rate, Rate]:
         return rate_of(loader, seconds), Rate(problem=f"{type(error).__name__}: {error}")
     halves: list[list[Rate]] = [[], []]
     with ours:
-        for _ in itertools.repeat(None, 2):
-            halves[0].append(rate_of(loader, seconds / 2))
-            halves[1].append(rate_of(ours, seconds / 2))
+        for _ in range(2):
+            for rates, each in zip(halves, (loader, ours), strict=True):
+                if not any(rate.problem for rate in rates):  # it would only happen again
+                    rates.append(rate_of(each, seconds / 2))
     return _best(halves[0]), _best(halves[1])
 
 

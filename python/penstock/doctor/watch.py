@@ -5,6 +5,7 @@ where one is iterated, to time how long each batch is waited for and how long th
 busy with it.  Everything else goes through untouched.
 """
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from penstock.doctor.machine import Usage, usage_now
 
 # The first batches of an iteration wait for workers to start, and are told apart.
 N_STARTING = 2
+# Reading /proc for every worker takes longer than some batches do.
+USAGE_SECONDS = 1.0
 
 
 class Enough(BaseException):
@@ -61,10 +64,12 @@ class Watch:
         real_init, real_iter = self._real
         watch = self
 
+        @functools.wraps(real_init)  # some read the signature
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
-            watch._places.setdefault(id(loader), _caller())
+            watch._places[id(loader)] = _caller()  # over one that is gone and had the same id
             real_init(loader, *args, **kwargs)
 
+        @functools.wraps(real_iter)
         def iterate(loader: Any) -> Iterator[Any]:
             return _WatchedIterator(real_iter(loader), watch, watch._record(loader))
 
@@ -104,6 +109,13 @@ class _WatchedIterator:
         return self
 
     def __next__(self) -> Any:
+        try:
+            return self._take()
+        except (StopIteration, Enough):
+            self._note_usage(is_last=True)
+            raise
+
+    def _take(self) -> Any:
         asked_at = time.perf_counter()
         record = self._record
         if self._left_at is not None and self._n >= N_STARTING:
@@ -118,12 +130,18 @@ class _WatchedIterator:
             record.waits.append(waited)
         self._n += 1
         record.n_batches += 1
-        if self._n == N_STARTING and record.before is None:
-            record.before = usage_now()
-        if self._n > N_STARTING:
-            record.after = usage_now()
+        self._note_usage()
         self._left_at = time.perf_counter()
         return batch
+
+    def _note_usage(self, is_last: bool = False) -> None:
+        record = self._record
+        if record.before is None and self._n == N_STARTING:
+            record.before = usage_now()
+        elif self._n > N_STARTING:
+            after = record.after
+            if is_last or after is None or time.monotonic() - after.at >= USAGE_SECONDS:
+                record.after = usage_now()
 
     def __len__(self) -> int:
         return len(self._real)

@@ -20,10 +20,11 @@ from typing import Any, Literal
 from penstock.errors import ForkError
 from penstock.workers.board import WORKERS_MAX
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher
+from penstock.workers.limits import usable_cores, usable_memory
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
 from penstock.workers.streams import InlineStream, IterableStream, MapStream, Stream
-from penstock.workers.tuner import Tuner, usable_cores, usable_memory
+from penstock.workers.tuner import Tuner
 
 
 class Workers:

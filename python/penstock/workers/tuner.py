@@ -20,8 +20,6 @@ dataset may open files when first used, and workers must not inherit those.
 """
 
 import math
-import os
-from pathlib import Path
 
 _CAP = 16  # processes, for items that only sleep
 _FIRST = 8  # at most, before anything is known
@@ -36,30 +34,6 @@ _WAITS = 0.1  # of the time: less than that is not worth a process
 _SAVES = 0.75  # of a cheap batch's time next() may take, or processes are not worth it
 _CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being handed over
 _SHORT_SECONDS = 0.3  # an epoch that takes longer loses nothing by starting processes
-
-
-def usable_cores() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-def usable_memory() -> int:
-    """Bytes that could be had now: the machine's, or the cgroup's if that is less."""
-    found = 1 << 62
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            found = int(line.split()[1]) << 10
-    for limit, used in (
-        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        (
-            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        ),
-    ):
-        try:
-            found = min(found, int(Path(limit).read_text()) - int(Path(used).read_text()))
-        except (OSError, ValueError):
-            continue
-    return max(found, 64 << 20)
 
 
 class _Stretch:
@@ -111,7 +85,8 @@ class Tuner:
         """An epoch's workers were asked for, which took so long."""
         self._epoch = _Stretch()
         self._epoch.spent = spent
-        self._restart()
+        if not self._is_settled:  # or time goes on until all is looked at again
+            self._restart()
 
     def end(self) -> None:
         """An epoch is over.  A short one may be over before processes are of any use."""
@@ -129,7 +104,7 @@ class Tuner:
             if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
                 self._is_settled = self.is_inline
                 self._has_grown = False
-                self._restart(is_changed=False)
+                self._restart()
             return False
         if self._skip:  # still made by those that were there before, or beginners
             self._skip -= 1
@@ -178,7 +153,7 @@ class Tuner:
         if seen.queued > _QUEUES * seen.busy:
             ceiling = max(ceiling, 2 * self._cores)
         ceiling = min(max(_CAP, self._cores), ceiling)
-        return min(ceiling, max(2 * self.n_workers, self._cores, ceiling // 2))
+        return min(ceiling, 2 * self.n_workers)  # a trial that fails has not cost much
 
     def _try(self, n_workers: int, period: float) -> None:
         if n_workers == self.n_workers:
