@@ -44,6 +44,7 @@ def run(loader: str, augment: str, options: argparse.Namespace) -> dict[str, Any
             augment,
         ]
         command += ["--steps", str(options.steps), "--json", str(out)]
+        command += ["--batch-size", str(options.batch_size)]
         print(f"{loader}, {AUGMENTS[augment]}", flush=True)
         subprocess.run(
             command, check=True, cwd=ROOT, stdout=None if options.verbose else subprocess.DEVNULL
@@ -96,6 +97,7 @@ def main() -> int:
     what.add_argument("--data", help="pictures, a folder a class")
     what.add_argument("--from", dest="earlier", type=Path, help="show the JSON of an earlier run")
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--only", help="some of none,given,random")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
