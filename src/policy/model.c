@@ -15,7 +15,11 @@
  * If the loop waits and the plan is above the present knobs, they go there at once; if it does
  * not, and the plan (with a larger margin) is below, they go down.  Either way that is a trial:
  * some periods later it stays or is taken back, and what was taken back is not tried again for
- * a while, twice as long each time, unless service times change by a quarter.
+ * a while, twice as long each time, unless service times change by a quarter and stay so.
+ *
+ * A loop may be slow and fast by turns.  So a step is taken as the mean of at least 8, or that of
+ * the last periods if it is shorter; and giving back that is undone soon after rests, twice as
+ * long each time, whatever changes meanwhile.
  *
  * I/O: a source that is at its limit answers later instead of faster, and a plan that followed
  * that would ask for more and more.  So the plan takes r as it was at its best; readers grow by
@@ -45,6 +49,12 @@ enum {
     SETTLE = 1,
     FIRST_HOLD = 20,
     LONGEST_HOLD = 640,
+    FIRST_REST = 200,
+    LONGEST_REST = 10240,
+    SOON = 200,      /* periods: undone within them, it should not have been done */
+    LEAST_STEPS = 8, /* in a mean */
+    SMOOTH = 8,      /* periods */
+    STAYS_NEW = 8,   /* periods in a row: then it is no chance */
     MOST_READY = 16,
     MOST_STEP = 4,
     RECENT = 12,
@@ -65,7 +75,12 @@ typedef struct memory {
     pen__trial trial;
     change subject;
     double hold[N_CHANGES], hold_next[N_CHANGES]; /* periods */
+    double rest[N_CHANGES], rest_next[N_CHANGES]; /* periods, of what was undone */
+    double stands[N_CHANGES];                     /* periods since it was kept; 0: it is not */
+    double mean_compute_s, mean_step_s, n_steps;  /* of late; 0: not known */
+    double n_new;                                 /* periods in a row */
     double compute_s, read_s, step_s;             /* when something was last held */
+    double first_io;                              /* as it was set */
     double best_read_s;                           /* while nobody queues; forgotten slowly */
     double tried_read_s;                          /* when half as many readers were tried */
     bool has_begun; /* a batch was delivered: what the loop waits says something */
@@ -82,11 +97,12 @@ static double cost_ratio(const pen_policy_state *s)
     return fabs(ratio - 1) < 0.2 ? 1 : ratio;
 }
 
+/* NaN: not known. */
 static double ready_needed(const pen_policy_state *s, double compute_s, double workers)
 {
     const double step = pen__or(s->step_s, 0), B = s->batch_samples;
     if (!(step > 0) || isnan(s->batch_p95_s))
-        return 3;
+        return NAN;
     const double make = B * compute_s / fmax(workers, 1);
     const double dev_make = fmax(sqrt(B) * pen__or(s->decode_cv, 0) * compute_s / fmax(workers, 1),
                                  (s->batch_p95_s - pen__or(s->batch_s, 0)) / 1.645);
@@ -121,35 +137,58 @@ static bool differs(double a, double b)
     return a > 1.25 * b || b > 1.25 * a;
 }
 
-static void note_conditions(memory *m, const pen_policy_state *s)
+static void note_conditions(memory *m)
 {
-    m->compute_s = pen__or(pen__compute_s(s), 0);
+    m->compute_s = m->mean_compute_s;
     m->read_s = m->best_read_s;
-    m->step_s = pen__or(s->step_s, 0);
+    m->step_s = m->mean_step_s;
 }
 
-/* Holds end with time, or when the world has changed. */
-static void age_holds(memory *m, const pen_policy_state *s)
+static bool is_new(memory *m)
 {
-    const bool is_new = differs(pen__or(pen__compute_s(s), m->compute_s), m->compute_s) ||
-                        differs(pen__or(s->step_s, m->step_s), m->step_s) ||
-                        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s));
+    const bool is_other =
+        differs(m->mean_compute_s, m->compute_s) || differs(m->mean_step_s, m->step_s) ||
+        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s));
+    m->n_new = is_other ? m->n_new + 1 : 0;
+    return m->n_new >= STAYS_NEW;
+}
+
+/* Holds end with time, or when the world has changed; rests only with time. */
+static void age_holds(memory *m)
+{
+    const bool ends = is_new(m);
     for (int i = 0; i < N_CHANGES; i++) {
-        m->hold[i] = is_new ? 0 : fmax(m->hold[i] - 1, 0);
-        m->hold_next[i] = is_new ? 0 : m->hold_next[i];
+        m->hold[i] = ends ? 0 : fmax(m->hold[i] - 1, 0);
+        m->hold_next[i] = ends ? 0 : m->hold_next[i];
+        m->rest[i] = fmax(m->rest[i] - 1, 0);
+        m->stands[i] += m->stands[i] > 0;
+        if (m->stands[i] > SOON)
+            m->rest_next[i] = 0;
     }
-    if (is_new) {
-        note_conditions(m, s);
+    if (ends) {
+        m->n_new = 0;
+        note_conditions(m);
         m->base = (pen__measure){0};
     }
 }
 
-static void hold(memory *m, change what, const pen_policy_state *s)
+static double longer(double *next, double first, double longest)
 {
-    double *next = &m->hold_next[what];
-    *next = *next > 0 ? fmin(*next * 2, LONGEST_HOLD) : FIRST_HOLD;
-    m->hold[what] = *next;
-    note_conditions(m, s);
+    *next = *next > 0 ? fmin(*next * 2, longest) : first;
+    return *next;
+}
+
+static void hold(memory *m, change what)
+{
+    m->hold[what] = longer(&m->hold_next[what], FIRST_HOLD, LONGEST_HOLD);
+    note_conditions(m);
+}
+
+/* What was given back was missed. */
+static void rest(memory *m, change what)
+{
+    m->rest[what] = longer(&m->rest_next[what], FIRST_REST, LONGEST_REST);
+    m->stands[what] = 0;
 }
 
 /* ---- changes ---- */
@@ -201,7 +240,7 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
     const pen_knobs before = *knobs;
     const plan p = make_plan(m, s, 1);
     const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
-    if (!can_keep_up || pen__or(s->budget_share, 0) > 0.9 ||
+    if (isnan(p.ready) || !can_keep_up || pen__or(s->budget_share, 0) > 0.9 ||
         !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready, true))
         return false;
     begin(m, MORE_READY, &before, 1.03);
@@ -250,6 +289,8 @@ static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_kn
     is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
     if (p.io > 0)
         move(table, knobs, PEN_KNOB_IO, p.io, false);
+    else if (knobs->value[PEN_KNOB_READ_AHEAD] == 0) /* no readers: it was theirs to lower */
+        move(table, knobs, PEN_KNOB_IO, m->first_io, true);
     if (!is_any)
         return false;
     begin(m, FEWER_THREADS, &before, PEN__GIVES_BACK);
@@ -263,7 +304,7 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
 {
     const pen_knobs before = *knobs;
     const plan p = make_plan(m, s, 1);
-    if (knobs->value[PEN_KNOB_READY_BATCHES] <= p.ready + 1 ||
+    if (isnan(p.ready) || knobs->value[PEN_KNOB_READY_BATCHES] <= p.ready + 1 ||
         !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready + 1, false))
         return false;
     begin(m, FEWER_READY, &before, PEN__GIVES_BACK);
@@ -283,7 +324,7 @@ static const changer changers[N_CHANGES] = {
 static bool attempt(memory *m, change what, const pen_policy_state *s, const pen_knob_info *table,
                     pen_knobs *knobs, char *reason)
 {
-    return m->hold[what] == 0 && changers[what](m, s, table, knobs, reason);
+    return m->hold[what] == 0 && m->rest[what] == 0 && changers[what](m, s, table, knobs, reason);
 }
 
 /* The first change that makes sense now, if any. */
@@ -308,6 +349,21 @@ static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *ta
                 return;
 }
 
+/* Giving back rests if its trial showed a loss, or if what was given is taken again soon. */
+static void note_given_back(memory *m, bool is_kept)
+{
+    const bool is_ready = m->subject == MORE_READY || m->subject == FEWER_READY;
+    const change gives = is_ready ? FEWER_READY : FEWER_THREADS;
+    if (m->subject == FEWER_READERS) /* that answers the source, not the loop */
+        return;
+    if (m->subject == gives && is_kept)
+        m->stands[gives] = 1;
+    else if (m->subject == gives || (is_kept && m->stands[gives] > 0 && m->stands[gives] <= SOON))
+        rest(m, gives);
+    else if (is_kept)
+        m->stands[gives] = 0;
+}
+
 static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs, char *reason)
 {
     const pen__trial_end end = pen__trial_step(&m->trial, s, knobs);
@@ -322,7 +378,8 @@ static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     if (is_kept)
         m->hold_next[m->subject] = 0;
     else
-        hold(m, m->subject, s);
+        hold(m, m->subject);
+    note_given_back(m, is_kept);
     if (m->subject == FEWER_READERS && !is_kept) /* nobody queued: it takes that long now */
         m->best_read_s = m->tried_read_s;
     if (m->subject == MORE_THREADS && is_kept) /* giving back at once would undo it */
@@ -341,14 +398,40 @@ static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *
         m->best_read_s *= 1.002; /* the best of the last minute or so */
 }
 
-static void decide(void *own, const pen_policy_state *s, const pen_knob_info *table,
+/* Means that one odd period, or one odd step, does not turn. */
+static void note_means(memory *m, const pen_policy_state *s)
+{
+    const double compute = pen__compute_s(s), n = pen__or(s->batches, 0);
+    if (m->mean_compute_s == 0)
+        m->mean_compute_s = compute;
+    m->mean_compute_s += (compute - m->mean_compute_s) / SMOOTH;
+    if (!(s->step_s > 0) || n <= 0)
+        return;
+    m->n_steps = fmin(m->n_steps + n, fmax(LEAST_STEPS, n));
+    m->mean_step_s += (s->step_s - m->mean_step_s) * n / m->n_steps;
+}
+
+/* The step to plan for: of those of late the mean, but a loop that became faster counts at once. */
+static double step_to_plan(const memory *m, const pen_policy_state *s)
+{
+    if (m->n_steps == 0)
+        return s->step_s;
+    return fmin(pen__or(s->step_s, INFINITY), m->mean_step_s);
+}
+
+static void decide(void *own, const pen_policy_state *state, const pen_knob_info *table,
                    pen_knobs *knobs, char *reason)
 {
     memory *m = own;
+    pen_policy_state planned = *state, *s = &planned;
     if (isnan(pen__compute_s(s)) || isnan(s->wait_share) || pen__is_away(s))
         return; /* nothing was made, or nobody wants it now */
+    if (m->first_io == 0)
+        m->first_io = knobs->value[PEN_KNOB_IO];
+    note_means(m, s);
+    planned.step_s = step_to_plan(m, state);
     note_reading(m, s, knobs);
-    age_holds(m, s);
+    age_holds(m);
     if (m->trial.is_on) {
         finish_trial(m, s, knobs, reason);
         return;
@@ -360,7 +443,7 @@ static void decide(void *own, const pen_policy_state *s, const pen_knob_info *ta
     }
     if (m->base.periods > RECENT) /* what is long ago counts half */
         m->base = (pen__measure){m->base.periods / 2, m->base.seconds / 2, m->base.made / 2,
-                                 m->base.waited_s / 2};
+                                 m->base.batches / 2, m->base.waited_s / 2};
     pen__measure_add(&m->base, s);
     if (!pen__measure_is_enough(&m->base))
         return;

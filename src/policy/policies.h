@@ -46,7 +46,7 @@ static inline double pen__compute_s(const pen_policy_state *s)
 
 /* What is known of the time since a measurement began. */
 typedef struct pen__measure {
-    double periods, seconds, made, waited_s;
+    double periods, seconds, made, batches, waited_s;
 } pen__measure;
 
 void pen__measure_add(pen__measure *m, const pen_policy_state *state);
@@ -66,11 +66,14 @@ typedef struct pen__trial {
     bool gives_back;  /* fewer resources: to be kept if it costs nothing */
     double gain;      /* else: that it must bring, 1.03 is 3 % */
     double settle;    /* periods that do not count yet */
+    double batches;   /* that the loop must have taken before giving back is kept */
     pen_knobs before; /* to go back to */
     pen__measure old, now;
 } pen__trial;
 
-/* Begin: `old` is what was measured with `before`. */
+/* Begin: `old` is what was measured with `before`.  What gives back is kept once the loop has
+ * taken all that was ready and one more, and at least 3 batches; one that does not come for
+ * them within some minutes gets everything back. */
 #define PEN__GIVES_BACK 0
 void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__measure *old,
                       double gain_or_gives_back, double settle);

@@ -3,10 +3,20 @@
  * What counts is what the training loop gets.  While it waits, that is what workers finish a
  * second, which is finer than counting batches; while it does not, it has all it wants.  A
  * change that asks for more must show a gain; one that gives back must show no loss.
+ *
+ * A loop inside a long step waits for nothing, whatever the knobs are: that is no proof that
+ * giving back costs nothing.  So that is kept only after batches were taken, more of them than
+ * lay ready before; a loss is believed at once.
  */
 #include "policy/policies.h"
 
-enum { LEAST_PERIODS = 4, MOST_PERIODS = 25, LEAST_SAMPLES = 16 };
+enum {
+    LEAST_PERIODS = 4,
+    MOST_PERIODS = 25,
+    LEAST_SAMPLES = 16,
+    LEAST_BATCHES = 3,
+    LONGEST_TRIAL = 1200 /* periods that batches may take to be taken */
+};
 
 static const double loss = 0.98;      /* of the rate: that may be lost where it says anything */
 static const double less_wait = 0.02; /* of the time: a gain, or a loss */
@@ -16,6 +26,7 @@ void pen__measure_add(pen__measure *m, const pen_policy_state *state)
     m->periods += 1;
     m->seconds += state->period_s;
     m->made += state->made;
+    m->batches += pen__or(state->batches, 0);
     m->waited_s += pen__or(state->wait_share, 0) * state->period_s;
 }
 
@@ -42,6 +53,7 @@ void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__mea
         .gives_back = gain_or_gives_back == PEN__GIVES_BACK,
         .gain = gain_or_gives_back,
         .settle = settle,
+        .batches = fmax(LEAST_BATCHES, before->value[PEN_KNOB_READY_BATCHES] + 1),
         .before = *before,
         .old = *old,
     };
@@ -73,8 +85,12 @@ pen__trial_end pen__trial_step(pen__trial *trial, const pen_policy_state *state,
     pen__measure_add(&trial->now, state);
     if (!pen__measure_is_enough(&trial->now))
         return PEN__TRIAL_GOES_ON;
+    const bool is_good = pays(trial);
+    const bool is_proven = !trial->gives_back || trial->now.batches >= trial->batches;
+    if (is_good && !is_proven && trial->now.periods < LONGEST_TRIAL)
+        return PEN__TRIAL_GOES_ON;
     trial->is_on = false;
-    if (pays(trial))
+    if (is_good && is_proven)
         return PEN__TRIAL_KEPT;
     *knobs = trial->before;
     return PEN__TRIAL_REVERTED;
