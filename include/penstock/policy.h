@@ -67,7 +67,8 @@
     X(throttled_share, "share", 1, "of scheduling periods, cut short by the quota")         \
     X(memory_available_bytes, "bytes", 1e10, "of the machine, free or easily made free")    \
     X(disk_latency_s, "s", 0.01, "mean of a read request, all disks")                       \
-    X(gpu_busy, "share", 1, "of the first GPU")
+    X(gpu_busy, "share", 1, "of the first GPU; told only while a log is written")           \
+    X(ranks, "ranks", 8, "of the training job, this one included")
 
 typedef struct pen_policy_state {
 #define PEN_POLICY_FIELD(field, unit, scale, text) double field;

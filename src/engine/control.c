@@ -98,7 +98,10 @@ static void read_machine(struct pen__control *c)
     if (!c->machine) {
         pen_machine *machine = pen__calloc(2, sizeof *machine);
         pen_rates *rates = pen__calloc(1, sizeof *rates);
-        if (!machine || !rates || pen_sampler_create(&c->sampler, NULL, NULL) != 0) {
+        pen_sampler_opts opts;
+        pen_sampler_opts_init(&opts);
+        opts.use_gpus = c->log.fd >= 0; /* no policy asks for them, and asking them is not free */
+        if (!machine || !rates || pen_sampler_create(&c->sampler, &opts, NULL) != 0) {
             pen__free(machine);
             pen__free(rates);
             return;
@@ -195,6 +198,7 @@ static void tick(pen_loader *loader, struct pen__control *c)
     pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
                        has_rates ? c->rates : NULL, pen__limit_cores(), loader->opts.batch_size,
                        &state);
+    state.ranks = loader->opts.world_size;
     decide(loader, c, &state);
     if (c->period % GENERATION == 0) {
         c->base = c->middle;

@@ -270,7 +270,8 @@ static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_kno
 {
     const pen_knobs before = *knobs;
     const bool has_rivals = pen__or(s->other_cores, 0) > 0.3 || pen__or(s->steal, 0) > 0.1;
-    if (!has_rivals || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
+    const bool has_siblings = pen__or(s->ranks, 1) > 1; /* ranks would outnumber each other */
+    if (!has_rivals || has_siblings || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
         !move(table, knobs, PEN_KNOB_WORKERS, knobs->value[PEN_KNOB_WORKERS] + ceil(s->cores / 2),
               true))
         return false;

@@ -9,6 +9,7 @@
 typedef struct world {
     double cores, compute_s, read_s, step_s, batch;
     double io_rate; /* samples a second that the source gives at most; INFINITY */
+    double ranks;   /* 0: not told */
     double rivals;  /* cores' worth of other programs that want to run */
     double noise;   /* relative, of what is measured */
     uint64_t random;
@@ -135,6 +136,8 @@ static pen_policy_state look(world *w, const driver *d)
     s.budget_share = 0.3;
     s.ahead_ratio = 1;
     s.away = 0;
+    if (w->ranks > 0)
+        s.ranks = w->ranks;
     return s;
 }
 
@@ -442,6 +445,20 @@ static void model_outnumbers_rivals_only_while_that_pays(void **state)
     assert_reaches(&d, &w, 0.95);
 }
 
+static void model_does_not_outnumber_its_own_ranks(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.rivals = 2;
+    w.ranks = 2;
+    driver d;
+    start(&d, "model", &w);
+    for (int i = 0; i < 60; i++) {
+        run(&d, &w, 1);
+        assert_true(d.knobs.value[PEN_KNOB_WORKERS] <= 2);
+    }
+}
+
 static void model_leaves_pinned_knobs_alone(void **state)
 {
     (void)state;
@@ -604,6 +621,7 @@ int main(void)
         cmocka_unit_test(model_does_not_take_noise_for_a_new_world),
         cmocka_unit_test(model_restores_io_when_readers_go),
         cmocka_unit_test(model_outnumbers_rivals_only_while_that_pays),
+        cmocka_unit_test(model_does_not_outnumber_its_own_ranks),
         cmocka_unit_test(model_leaves_pinned_knobs_alone),
         cmocka_unit_test(model_takes_the_first_wait_for_what_it_is),
         cmocka_unit_test(a_validation_between_epochs_changes_nothing),
