@@ -1,6 +1,8 @@
 /* text.c - growable strings. */
 #include "base/text.h"
 
+#include <locale.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -25,8 +27,29 @@ static bool reserve(pen__text *text, size_t more)
     return true;
 }
 
+static locale_t plain; /* made once, never freed */
+
+static void make_plain(void)
+{
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+/* The thread's locale, for the time being, is that of C: what is written here is read by
+ * programs, and the user's may write 0,5 for 0.5.  0 if there is no memory for it. */
+static locale_t enter_plain(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_plain);
+    return plain ? uselocale(plain) : (locale_t)0;
+}
+
 void pen__text_add(pen__text *text, const char *fmt, ...)
 {
+    const locale_t before = enter_plain();
+    if (!before) {
+        text->failed = true;
+        return;
+    }
     va_list args, again;
     va_start(args, fmt);
     va_copy(again, args);
@@ -37,6 +60,7 @@ void pen__text_add(pen__text *text, const char *fmt, ...)
         text->len += (size_t)n;
     }
     va_end(again);
+    uselocale(before);
 }
 
 /* Length of the valid UTF-8 sequence at p, 0 if there is none. */

@@ -13,6 +13,7 @@ typedef struct pen__text {
     bool failed;
 } pen__text;
 
+/* As printf in the C locale, whatever the program's is. */
 void pen__text_add(pen__text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A quoted JSON string; bytes that are no valid UTF-8 become U+FFFD. */
 void pen__text_add_json(pen__text *text, const char *bytes, size_t len);

@@ -6,8 +6,6 @@
 
 #include <penstock/version.h>
 
-#include <locale.h>
-
 #include "base/text.h"
 
 static const char *const filter_names[] = {"nearest", "lanczos", "bilinear",
@@ -216,7 +214,7 @@ static void add_ops(pen__text *out, const pen_pipeline *pipe, size_t from, size_
     pen__text_add(out, "]");
 }
 
-static char *describe(const pen_pipeline *pipe)
+char *pen__describe(const pen_pipeline *pipe)
 {
     pen__text out = {0};
     pen__text_add(&out, "{\"numerics\":%d,\"dtype\":\"%s\",\"layout\":\"%s\",",
@@ -229,17 +227,4 @@ static char *describe(const pen_pipeline *pipe)
         return NULL;
     }
     return out.data;
-}
-
-/* The program's locale may write 0,5 for 0.5: identity must not depend on it. */
-char *pen__describe(const pen_pipeline *pipe)
-{
-    locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    if (!plain)
-        return NULL;
-    locale_t before = uselocale(plain);
-    char *text = describe(pipe);
-    uselocale(before);
-    freelocale(plain);
-    return text;
 }

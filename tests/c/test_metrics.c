@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <jansson.h>
+#include <locale.h>
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -159,6 +160,37 @@ static void the_status_is_complete(void **state)
     pen_loader_free(loader);
 }
 
+/* The way from numbers to text is one for metrics, status, decisions and traces. */
+static void numbers_do_not_follow_the_locale(void **state)
+{
+    (void)state;
+    pen_loader_opts o = options(1);
+    pen_loader *loader = loader_after(3, &o);
+    if (!setlocale(LC_ALL, "de_DE.UTF-8") && !setlocale(LC_ALL, "fr_FR.UTF-8")) {
+        pen_loader_free(loader);
+        skip(); /* no locale with a decimal comma on this machine */
+    }
+    char number_here[16], number_after[16];
+    pen__text plain = {0};
+    snprintf(number_here, sizeof number_here, "%.1f", 0.5);
+    pen__text_add_number(&plain, 0.5);
+    int64_t n = pen_loader_status(loader, text, sizeof text);
+    snprintf(number_after, sizeof number_after, "%.1f", 0.5);
+    json_t *status = n > 0 ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    n = pen_loader_metrics(loader, text, sizeof text);
+    setlocale(LC_ALL, "C");
+    assert_string_equal(number_here, "0,5");
+    assert_string_equal(number_after, "0,5"); /* the program keeps its own */
+    assert_string_equal(plain.data, "0.5");
+    assert_non_null(status);
+    assert_true(n > 0);
+    om_parse(text, &parsed);
+    assert_true(value(loader, "penstock_stage_seconds_sum", ",stage=\"decode\"") > 0);
+    json_decref(status);
+    pen__text_fini(&plain);
+    pen_loader_free(loader);
+}
+
 static void small_buffers_are_refused(void **state)
 {
     (void)state;
@@ -247,6 +279,7 @@ int main(void)
         cmocka_unit_test(names_are_escaped),
         cmocka_unit_test(several_loaders_make_one_document),
         cmocka_unit_test(the_status_is_complete),
+        cmocka_unit_test(numbers_do_not_follow_the_locale),
         cmocka_unit_test(small_buffers_are_refused),
         cmocka_unit_test(a_child_gets_an_error),
         cmocka_unit_test(recent_decisions_are_those_that_say_something),
