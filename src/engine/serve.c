@@ -14,13 +14,18 @@
  *
  * A forked child has the sockets but not the threads, so it closes them: whoever connects
  * shall not wait for an answer from there.
+ *
+ * libmicrohttpd aborts the process when it finds itself broken.  A training run is worth more
+ * than its metrics: its thread ends instead, and nothing of it is touched any more.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,9 +93,25 @@ static void in_child(void)
     after_fork();
 }
 
-static void watch_forks(void)
+/* ---- panics ---- */
+
+static atomic_bool is_broken;
+static _Thread_local jmp_buf *escape; /* of a thread of ours, inside the library */
+
+/* It must not return.  Who has no escape is one of the library's own threads. */
+static void on_panic(void *ctx, const char *file, unsigned line, const char *why)
+{
+    (void)ctx, (void)file, (void)line, (void)why;
+    atomic_store(&is_broken, true);
+    if (escape)
+        longjmp(*escape, 1);
+    pthread_exit(NULL);
+}
+
+static void prepare(void)
 {
     pthread_atfork(before_fork, after_fork, in_child);
+    MHD_set_panic_func(on_panic, NULL);
 }
 
 /* ---- answers ---- */
@@ -281,20 +302,42 @@ static int listen_locally(void)
 
 /* ---- servers; `life` is held ---- */
 
-static struct MHD_Daemon *start_daemon(pen__server *server)
+static struct MHD_Daemon *call_start(pen__server *server)
 {
-    sigset_t all, before;
     const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
                            (server->wanted.any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0U);
+    return MHD_start_daemon(flags, 0, NULL, NULL, answer, server, MHD_OPTION_LISTEN_SOCKET,
+                            server->fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
+                            MHD_OPTION_END);
+}
+
+static void start_daemon(pen__server *server)
+{
+    jmp_buf here;
+    sigset_t all;
+    static sigset_t before; /* `life` guards it, and longjmp leaves it */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); /* signals belong to the program */
-    struct MHD_Daemon *daemon =
-        MHD_start_daemon(flags, 0, NULL, NULL, answer, server, MHD_OPTION_LISTEN_SOCKET, server->fd,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES, MHD_OPTION_END);
+    escape = &here;
+    if (setjmp(here) == 0)
+        server->daemon = call_start(server);
+    escape = NULL;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return daemon;
+}
+
+/* Joins its thread, closes the socket.  False: it is broken, and may still look at the server. */
+static bool stop_daemon(const pen__server *server)
+{
+    jmp_buf here;
+    if (atomic_load(&is_broken))
+        return false;
+    escape = &here;
+    if (setjmp(here) == 0)
+        MHD_stop_daemon(server->daemon);
+    escape = NULL;
+    return !atomic_load(&is_broken);
 }
 
 static pen__server *find_server(const place *wanted, bool is_local)
@@ -310,7 +353,9 @@ static pen__server *find_server(const place *wanted, bool is_local)
 static int begin_server(const place *wanted, bool is_local, pen__server **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, prepare);
+    if (atomic_load(&is_broken))
+        return -EIO;
     pen__server *server = pen__calloc(1, sizeof *server);
     if (!server)
         return -ENOMEM;
@@ -325,10 +370,11 @@ static int begin_server(const place *wanted, bool is_local, pen__server **out)
         pen__free(server);
         return rc;
     }
-    server->daemon = start_daemon(server);
+    start_daemon(server);
     if (!server->daemon) {
         close(server->fd);
-        pen__free(server);
+        if (!atomic_load(&is_broken))
+            pen__free(server);
         return -ENOMEM;
     }
     pthread_mutex_lock(&list);
@@ -348,7 +394,8 @@ static void end_server(pen__server *server)
             break;
         }
     pthread_mutex_unlock(&list);
-    MHD_stop_daemon(server->daemon); /* joins its thread, closes the socket */
+    if (!stop_daemon(server))
+        return; /* lost: nobody knows who still holds it */
     pen__free(server->loaders);
     pen__free(server);
 }
@@ -402,12 +449,10 @@ static int join_server(pen_loader *loader, const place *wanted, bool is_local)
 
 /* ---- for loaders ---- */
 
-int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err)
+static int serve_at(pen_loader *loader, const char *address, pen_error *err)
 {
     place wanted;
-    if (!address)
-        address = getenv("PENSTOCK_METRICS");
-    if (!address || !*address || strcmp(address, "off") == 0)
+    if (!*address || strcmp(address, "off") == 0)
         return 0;
     if (!parse_place(address, &wanted))
         return pen__fail(err, PEN_EINVAL, -1,
@@ -415,6 +460,17 @@ int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err)
                          address);
     int rc = join_server(loader, &wanted, false);
     return rc ? pen__fail_errno(err, -rc, "answer at", address) : 0;
+}
+
+int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err)
+{
+    if (address)
+        return serve_at(loader, address, err);
+    /* The environment speaks to all programs and machines of a job: no reason not to train. */
+    pen_error unheard;
+    if ((address = getenv("PENSTOCK_METRICS")))
+        serve_at(loader, address, &unheard);
+    return 0;
 }
 
 void pen__serve_locally(pen_loader *loader)

@@ -37,7 +37,8 @@ int64_t pen__text_move(pen__text *text, char *dst, size_t dst_cap);
 /* ---- serve.c ---- */
 
 /* Answer at an address: "HOST:PORT", NULL for what PENSTOCK_METRICS says, "off" for nowhere.
- * PEN_EINVAL for what is no address, PEN_EIO if the system refuses, PEN_ENOMEM. */
+ * PEN_EINVAL for what is no address, PEN_EIO if the system refuses, PEN_ENOMEM; what the
+ * environment says and cannot be had is no error. */
 int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err);
 /* Answer on the process's local socket as well, for `penstock top PID`.  It is an extra: where
  * it cannot be had, nothing is said. */

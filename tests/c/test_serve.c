@@ -203,6 +203,20 @@ static void the_environment_is_obeyed_unless_off(void **state)
     pen_loader_free(off);
 }
 
+static void an_environment_that_cannot_be_obeyed_is_no_error(void **state)
+{
+    (void)state;
+    static const char *const wishes[] = {"192.0.2.1:9464", "nonsense", ""};
+    for (size_t i = 0; i < sizeof wishes / sizeof wishes[0]; i++) {
+        char address[128];
+        setenv("PENSTOCK_METRICS", wishes[i], 1);
+        pen_loader *loader = served(NULL);
+        unsetenv("PENSTOCK_METRICS");
+        assert_int_equal(pen_loader_address(loader, address, sizeof address), 0);
+        pen_loader_free(loader);
+    }
+}
+
 static void garbage_does_no_harm(void **state)
 {
     (void)state;
@@ -393,6 +407,7 @@ int main(void)
         cmocka_unit_test(a_taken_port_leads_to_the_next),
         cmocka_unit_test(what_is_no_address_is_refused),
         cmocka_unit_test(the_environment_is_obeyed_unless_off),
+        cmocka_unit_test(an_environment_that_cannot_be_obeyed_is_no_error),
         cmocka_unit_test(garbage_does_no_harm),
         cmocka_unit_test(idle_and_slow_clients_hold_up_nobody),
         cmocka_unit_test(a_process_is_found_by_its_number),

@@ -57,8 +57,10 @@ class NativeEngine:
         self._key: Hashable = None
         self._loader: Loader | FedLoader | None = None  # the newest, made for _key
         self._user: weakref.ref[OrderedEpoch | FedEpoch] | None = None  # who iterates it
-        # Makes nothing yet, but finds whatever is wrong with the options and operations.
-        with Loader(dataset, ops, **self._options) as probe:
+        # Makes nothing yet, but finds whatever is wrong with the options and operations.  What the
+        # environment says about metrics is for loaders that do something.
+        probing = self._options | {"metrics": loader.metrics or "off"}
+        with Loader(dataset, ops, **probing) as probe:
             self._identity = {
                 name: probe.state_dict()[name] for name in ("dataset", "pipeline", "numerics")
             }
