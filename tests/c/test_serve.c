@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <jansson.h>
+#include <microhttpd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -386,6 +387,58 @@ static void a_fork_leaves_the_socket_with_the_parent(void **state)
     assert_int_equal(status, 0);
 }
 
+/* Suspends where that was not allowed: the library panics, in its own thread. */
+static enum MHD_Result misuse(void *ctx, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *upload,
+                              size_t *upload_len, void **own)
+{
+    (void)ctx, (void)url, (void)method, (void)version, (void)upload, (void)upload_len, (void)own;
+    MHD_suspend_connection(connection);
+    return MHD_YES;
+}
+
+static int panic_and_go_on(void)
+{
+    pen_loader *loader = served("127.0.0.1:0"), *second;
+    struct MHD_Daemon *broken = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0,
+                                                 NULL, NULL, misuse, NULL, MHD_OPTION_END);
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(broken, MHD_DAEMON_INFO_BIND_PORT);
+    int fd = connect_to(info->port);
+    static const char request[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    pen_loader_opts o = options(1);
+    pen_error err;
+    o.metrics = "127.0.0.2:0"; /* a server of its own */
+    if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) < 0)
+        return 1;
+    for (;;) { /* until it has happened: then there are no new servers */
+        int rc = pen_loader_create(&second, ds, pipe_, &o, &err);
+        if (rc == PEN_EIO)
+            break;
+        if (rc)
+            return 2;
+        pen_loader_free(second);
+    }
+    uint64_t hash = 0;
+    const int n = take(loader, 2, &hash);
+    pen_loader_free(loader);
+    return n == 2 ? 0 : 3;
+}
+
+static void a_panic_of_the_library_is_not_the_end(void **state)
+{
+    (void)state;
+    if (!CHILD_HAS_THREADS)
+        skip();
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(panic_and_go_on());
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void nothing_is_left(void **state)
 {
     (void)state;
@@ -413,6 +466,7 @@ int main(void)
         cmocka_unit_test(a_process_is_found_by_its_number),
         cmocka_unit_test(other_users_are_refused),
         cmocka_unit_test(a_fork_leaves_the_socket_with_the_parent),
+        cmocka_unit_test(a_panic_of_the_library_is_not_the_end),
         cmocka_unit_test(nothing_is_left),
     };
     return cmocka_run_group_tests(tests, make_world, unmake_world);
