@@ -227,6 +227,26 @@ def test_torch_loaders_show_themselves_too(folder):
         torch_loader(folder, 4, transform=transform, metrics="nonsense")
 
 
+def test_the_environment_speaks_to_loaders_that_load(folder, monkeypatch):
+    torch_loader = pytest.importorskip("penstock.torch").DataLoader
+    native = pytest.importorskip("penstock.torch.native")
+    asked = []
+
+    class Noted(penstock.Loader):
+        def __init__(self, *args, **options):
+            asked.append(options["metrics"])
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(native, "Loader", Noted)
+    monkeypatch.setenv("PENSTOCK_METRICS", "192.0.2.1:9464")  # not ours: cannot be had
+    transform = [penstock.transforms.Resize(8), penstock.transforms.CenterCrop(8)]
+    with torch_loader(folder, 4, transform=transform) as loader:
+        assert asked == ["off"]  # it checks the options
+        assert sum(1 for _ in loader) > 0
+        assert asked == ["off", None]
+        assert loader.address == ""
+
+
 # traces
 
 
