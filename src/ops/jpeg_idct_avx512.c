@@ -200,7 +200,7 @@ AVX512_INLINE void gather_rows(const pen__jpeg_idct_job *const jobs[4], int half
 AVX512_INLINE void store_two(__m128i rows, const pen__jpeg_idct_job *job, int y)
 {
     _mm_storel_epi64((void *)(job->dst + y * job->stride), rows);
-    _mm_storeh_pd((void *)(job->dst + (y + 1) * job->stride), _mm_castsi128_pd(rows));
+    _mm_storel_epi64((void *)(job->dst + (y + 1) * job->stride), _mm_unpackhi_epi64(rows, rows));
 }
 
 /* Four vectors of bytes, each two columns of the blocks, to rows at their places. */
