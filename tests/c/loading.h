@@ -86,4 +86,27 @@ static inline int take(pen_loader *loader, int n, uint64_t *hash)
     return n;
 }
 
+/* A file that is gone ends the epoch with an error that names it; once it is back, seeking goes
+ * on with epoch 0, whose hash is `want`.  Frees the loader. */
+static inline void lose_and_find_a_file(pen_loader *loader, uint64_t want)
+{
+    char path[128], aside[128];
+    snprintf(path, sizeof path, "%s/class0/0002.jpg", dir);
+    snprintf(aside, sizeof aside, "%s.aside", dir);
+    assert_int_equal(rename(path, aside), 0);
+    pen_batch *b;
+    pen_error err;
+    int rc;
+    while ((rc = pen_loader_next(loader, -1, &b, &err)) == 0)
+        pen_batch_unref(b);
+    assert_int_equal(rc, PEN_EIO);
+    assert_non_null(strstr(err.text, "0002"));
+    assert_int_equal(rename(aside, path), 0);
+    assert_int_equal(pen_loader_seek(loader, 0, 0, NULL), 0);
+    uint64_t hash = 0;
+    assert_int_equal(take(loader, 1000, &hash), BATCHES);
+    assert_true(hash == want);
+    pen_loader_free(loader);
+}
+
 #endif

@@ -346,26 +346,9 @@ static void bad_samples_are_raised_skipped_or_replaced(void **state)
 static void a_missing_file_is_raised_whatever_the_mode(void **state)
 {
     (void)state;
-    char path[128], aside[128];
-    snprintf(path, sizeof path, "%s/class0/0002.jpg", dir);
-    snprintf(aside, sizeof aside, "%s.aside", dir);
-    assert_int_equal(rename(path, aside), 0);
     pen_loader_opts o = options(2);
     o.on_error = PEN_ON_ERROR_REPLACE;
-    pen_loader *loader = open_loader(&o);
-    pen_batch *b;
-    pen_error err;
-    int rc;
-    while ((rc = pen_loader_next(loader, -1, &b, &err)) == 0)
-        pen_batch_unref(b);
-    assert_int_equal(rc, PEN_EIO);
-    assert_non_null(strstr(err.text, "0002"));
-    assert_int_equal(rename(aside, path), 0);
-    assert_int_equal(pen_loader_seek(loader, 0, 0, NULL), 0); /* mended: it goes on */
-    uint64_t hash = 0;
-    assert_int_equal(take(loader, 1000, &hash), BATCHES);
-    assert_true(hash == reference());
-    pen_loader_free(loader);
+    lose_and_find_a_file(open_loader(&o), reference());
 }
 
 static void options_that_cannot_hold_are_refused(void **state)
