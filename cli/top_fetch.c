@@ -78,7 +78,9 @@ static bool split(const char *target, char host[256], char port[8])
     if (!*host)
         snprintf(host, 256, "127.0.0.1");
     snprintf(port, 8, "%s", colon + 1);
-    return true;
+    char *end; /* what is above 65535 would be taken for another port */
+    const long number = strtol(colon + 1, &end, 10);
+    return *end == '\0' && number > 0 && number <= 65535;
 }
 
 static int connect_address(const char *target, char why[TOP_WHY_CAP])

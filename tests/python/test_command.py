@@ -42,6 +42,7 @@ def penstock(*arguments: object, **environment: str) -> subprocess.CompletedProc
         (("bench",), "one DATASET"),
         (("machine", "--ms", "0"), "from 1 to"),
         (("machine", "a", "b"), "one PATH"),
+        (("doctor", "--seconds", "soon", "x.py"), "a number above 0"),
         (("dance",), "no command 'dance'"),
     ],
 )
@@ -113,3 +114,10 @@ def test_machine_says_which_path_is_not_there(tmp_path: Path) -> None:
     run = penstock("machine", tmp_path / "none")
     assert (run.returncode, run.stdout) == (1, "")
     assert "none" in run.stderr
+
+
+@pytest.mark.parametrize("port", ["99999", "0", "-1", "x", ""])
+def test_top_takes_no_port_that_does_not_exist(port: str) -> None:
+    ran = penstock("top", f"127.0.0.1:{port}", "--once")
+    assert ran.returncode == 1
+    assert "neither a process number nor HOST:PORT" in ran.stderr

@@ -31,9 +31,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError("must be above 0 and below a million")
+        raise argparse.ArgumentTypeError("must be a number above 0 and below a million")
     return value
 
 
