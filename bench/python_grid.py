@@ -4,9 +4,10 @@
     python -m bench.python_grid --case sleepy --seconds 1 --json out.json
 
 Each run is a program of its own: it warms up (penstock "auto" chooses its number of workers
-then), delivers whole epochs for some seconds, and says how many items a second that were and
-what memory its process tree took: anonymous pages, those of forked processes shared as they
-are, and shared memory, each page once.  Libraries' pages, the same for all, are left out.
+then), delivers whole epochs for some seconds, and says how many items a second that were.  It
+goes on for half as long, and says what memory its process tree takes: anonymous pages, those of
+forked processes shared as they are, and shared memory, each page once.  Libraries' pages, the
+same for all, are left out.
 Contestants alternate; figures are medians.  torch runs with persistent workers, which is its
 best, and every number of workers it is given here; its best is chosen for each case
 afterwards.
@@ -127,12 +128,14 @@ def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str,
     dataset = make()
     loader = (TorchLoader if kind == "torch" else Penstock)(dataset, batch_size, num_workers)
     run_for(loader, 2.0)  # long enough for "auto" to choose
-    memory: list[int] = []
     cpu = cpu_seconds(os.getpid())
-    items, elapsed = run_for(loader, seconds, lambda: memory.append(private_kib(os.getpid())))
+    items, elapsed = run_for(loader, seconds)
+    cpu = cpu_seconds(os.getpid()) - cpu
+    memory: list[int] = []
+    run_for(loader, seconds / 2, lambda: memory.append(private_kib(os.getpid())))
     return {
         "items_per_second": items / elapsed,
-        "cpu_us_per_item": (cpu_seconds(os.getpid()) - cpu) / items * 1e6,
+        "cpu_us_per_item": cpu / items * 1e6,
         "memory_kib": max(memory),
         "workers": loader.num_workers,
     }
@@ -141,8 +144,8 @@ def measure(kind: str, num_workers: Any, case: str, seconds: float) -> dict[str,
 def run_for(
     loader: Any, seconds: float, look: Callable[[], None] = lambda: None
 ) -> tuple[int, float]:
-    """Items taken in some seconds, and the seconds.  `look` is called ten times in between, on a
-    clock that stands still meanwhile."""
+    """Items taken in some seconds, and the seconds.  `look` is called ten times in between; it
+    takes long, and workers go on meanwhile, so such a run says nothing about speed."""
     begin, n_batches, batch_size, n_looks = time.perf_counter(), 0, 0, 0
     while True:
         for batch in loader.epoch():
@@ -151,10 +154,8 @@ def run_for(
             n_batches += 1
             elapsed = time.perf_counter() - begin
             if elapsed * 10 > seconds * (n_looks + 0.5):
-                start = time.perf_counter()
                 look()
                 n_looks += 1
-                begin += time.perf_counter() - start
             if elapsed > seconds:
                 return n_batches * batch_size, elapsed
 
