@@ -2,11 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from penstock.workers import Job, Workers
 from penstock.workers.limits import usable_cores
 from penstock.workers.tuner import Tuner
+from worker_checks import Items, plan
 
 
 class Model:
@@ -20,8 +24,10 @@ class Model:
         handing: float = 0.0001,
         step: float = 0,
         queued: float = 0,
+        inline: float = 0,
     ) -> None:
         self.cores = cores
+        self.inline = inline  # seconds that a batch takes without workers, if that differs
         self.queued = queued  # seconds that others have the cores, of each batch's busy ones
         self.busy, self.asleep, self.handing, self.step = busy, asleep, handing, step
 
@@ -34,8 +40,12 @@ class Model:
     def run(self, tuner: Tuner, n_batches: int = 2000) -> Tuner:
         tuner.begin(0.01)
         for _ in range(n_batches):
-            if tuner.is_inline:
+            if tuner.is_for_good:
                 break
+            if tuner.is_inline:
+                making = self.inline if self.inline else self.busy + self.asleep
+                tuner.observe(making + self.step, making, making, (round(making * 1e9),) * 2 + (0,))
+                continue
             period = self.period(tuner.n_workers)
             spent = period - self.step
             parts = (self.busy + self.asleep, self.busy, self.queued)
@@ -135,6 +145,44 @@ def test_what_is_settled_is_looked_at_again_however_short_the_epochs(n_epochs: i
     assert tuner.n_workers == 16
 
 
+def test_a_loop_that_only_takes_tries_without_workers_and_stays_if_that_is_no_slower() -> None:
+    """A library that uses both cores for one batch: then processes bring nothing."""
+    tuner = Model(2, busy=0.012, inline=0.006).run(Tuner(2, can_return=True))
+    assert tuner.is_inline
+    assert not tuner.is_for_good
+
+
+def test_workers_return_from_a_trial_without_them_that_is_slower() -> None:
+    tuner = Model(2, busy=0.012).run(Tuner(2, can_return=True))
+    assert not tuner.is_inline
+    assert tuner.n_workers == 2
+
+
+def test_workers_return_when_the_loop_begins_to_compute() -> None:
+    tuner = Model(2, busy=0.012, inline=0.006).run(Tuner(2, can_return=True))
+    assert tuner.is_inline
+    Model(2, busy=0.012, inline=0.006, step=0.02).run(tuner)
+    assert not tuner.is_inline
+
+
+@pytest.mark.parametrize("other", [{"step": 0.02}, {"asleep": 0.02}, {"handing": 0.0}])
+def test_nothing_is_tried_without_workers_that_cannot_pay_or_be_undone(
+    other: dict[str, float],
+) -> None:
+    """The loop computes; batches sleep; workers cannot be called back."""
+
+    class Never(Model):
+        @property
+        def inline(self) -> float:
+            raise AssertionError("made without workers")
+
+        @inline.setter
+        def inline(self, seconds: float) -> None:
+            pass
+
+    Never(2, busy=0.012, **other).run(Tuner(2, can_return="handing" not in other))
+
+
 # --- cores ---
 
 
@@ -184,3 +232,51 @@ def test_cores_are_those_of_the_quota(files: dict[str, str], n_cores: int, tmp_p
 
 def test_cores_are_found_on_this_machine() -> None:
     assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
+
+
+# --- real workers ---
+
+
+class Restless(Tuner):
+    """Sends workers away and calls them back after every few batches."""
+
+    def __init__(self) -> None:
+        super().__init__(2, can_return=True)
+        self.n_seen = 0
+        self.turns: list[bool] = []
+
+    def observe(self, *_: Any) -> bool:
+        self.n_seen += 1
+        if self.n_seen % 5:
+            return False
+        self.is_inline = not self.is_inline
+        self.turns.append(self.is_inline)
+        return True
+
+
+def test_workers_that_leave_and_return_change_nothing_and_inherit_nothing() -> None:
+    """Over several epochs, some of which begin without workers."""
+    here = os.getpid()
+    makers: list[int] = []
+
+    def make(index: int) -> tuple[torch.Tensor, int, int]:
+        makers.append(os.getpid())
+        return torch.full((64, 64), float(index)), os.getpid(), makers.count(here)
+
+    workers = Workers(Job(Items(make)), "auto", persistent=True)
+    tuner = workers._tuner = Restless()
+    by_whom = []
+    try:
+        for epoch in range(3):
+            for number, batch in enumerate(workers.epoch(plan(23), epoch=epoch)):
+                for place, (tensor, pid, inherited) in enumerate(batch):
+                    assert torch.equal(tensor, torch.full((64, 64), float(number * 4 + place)))
+                    assert pid == here or inherited == 0
+                    by_whom.append(pid == here)
+            if tuner.is_inline:
+                assert workers.num_workers == 0
+    finally:
+        workers.close()
+    assert len(by_whom) == 3 * 23 * 4
+    assert 20 < sum(by_whom) < len(by_whom) - 20
+    assert len(tuner.turns) > 6

@@ -62,7 +62,8 @@ class Workers:
         self._tuner: Tuner | None = None
         self._is_automatic = num_workers == "auto"
         if num_workers == "auto":
-            self._tuner = None if job.iterable or job.seeding.in_turn else Tuner(usable_cores())
+            if not (job.iterable or job.seeding.in_turn):
+                self._tuner = Tuner(usable_cores(), can_return=persistent)
             num_workers = 1 if job.iterable else usable_cores()
         self._asked = num_workers
         # Of the epoch under way.  Its stream has it, so that a loop that is left ends it.
@@ -85,7 +86,7 @@ class Workers:
         if (pool := self._pool) is not None:
             return pool.n_workers
         if self._tuner is not None:
-            return 0 if self._tuner.is_inline else self._tuner.n_workers
+            return 0 if self._tuner.is_for_good else self._tuner.n_workers
         return self._asked
 
     @property
@@ -114,7 +115,7 @@ class Workers:
         """
         if seeding is not None:
             self.job = dataclasses.replace(self.job, seeding=seeding)
-        if self.num_workers == 0:
+        if self.num_workers == 0 and self._pool is None:
             return InlineStream(self.job, self._fetcher_here(), batches, epoch, state)
         begin = time.perf_counter()
         pool = self._pool_for_epoch()

@@ -102,8 +102,8 @@ class InlineStream(Stream):
 
 
 class MapStream(PoolStream):
-    """Batches of a map-style dataset, made by a pool; in the caller's process once the tuner
-    finds that to be faster."""
+    """Batches of a map-style dataset, made by a pool; in the caller's process while the tuner
+    finds that to be no slower."""
 
     def __init__(
         self,
@@ -134,9 +134,7 @@ class MapStream(PoolStream):
 
     def _take_next(self) -> Any:
         if self._inline is not None:
-            value = next(self._inline)
-            self.delivered += 1
-            return value
+            return self._make_next(self._inline)
         if not self._under_way:
             self._fill()
         if not self._under_way:
@@ -150,15 +148,31 @@ class MapStream(PoolStream):
         if result.kind == "error":
             raise value.exception()
         self.delivered += 1
-        if self._tuner is not None:
+        if self._tuner is not None and not self._tuner.is_inline:
             self._tune(self._tuner, begin, waited, result.cost)
         return value[0]
+
+    def _make_next(self, inline: InlineStream) -> Any:
+        begin = time.perf_counter()
+        value = next(inline)
+        self.delivered += 1
+        if self._tuner is not None and not self._tuner.is_for_good:
+            self._pool.tend()
+            spent = time.perf_counter() - begin
+            nanoseconds = round(spent * 1e9)
+            self._tune(self._tuner, begin, spent, (nanoseconds, nanoseconds, 0))
+            if not self._tuner.is_inline:
+                self._inline = None
+        return value
 
     def _next_behind(self) -> Any:
         """Nothing is under way any more: the epoch is over, or goes on without workers."""
         if self._end is None:
             self._inline = self._make_inline(self._batches)
-            self._pool.close()
+            if self._tuner is None or self._tuner.is_for_good:
+                self._pool.close()
+            else:
+                self._pool.rest()
             return self._take_next()
         if self._tuner is not None and not self._has_left:
             self._tuner.end()

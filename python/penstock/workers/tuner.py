@@ -10,13 +10,17 @@ of batches, and compared with what the batch's own making takes:
                                                         if they do not, half may do as well
     it waits, and workers compute                       one a core; where other programs want
                                                         the cores too, try two
+    ... and the loop does nothing but take batches      nothing runs beside their making, and a
+                                                        library may use all cores for one: try
+                                                        without processes
 
 It begins with a worker a core, up to eight.  A trial with more stays if it pays, one with
 fewer stays if it costs nothing, and both are taken back if not.  The number of processes never
 changes what they make, so all of this is free to guess.
 
-Batches are never made in the caller's process before it is known that they always will be: a
-dataset may open files when first used, and workers must not inherit those.
+Workers must not inherit files that a dataset opened in the caller's process when it was first
+used there.  So batches are made in that process only if they always will be from then on, or
+if workers are persistent: those are forked from a process that has never made any.
 """
 
 import math
@@ -34,6 +38,8 @@ _WAITS = 0.1  # of the time: less than that is not worth a process
 _SAVES = 0.75  # of a cheap batch's time next() may take, or processes are not worth it
 _CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being handed over
 _SHORT_SECONDS = 0.3  # an epoch that takes longer loses nothing by starting processes
+_OWN = 0.1  # of the time: a loop that does more than that is worth running beside
+_HERE_BATCHES, _HERE_SECONDS = 8, 0.1  # a stretch without processes
 
 
 class _Stretch:
@@ -70,10 +76,15 @@ class _Stretch:
 class Tuner:
     """Chooses how many workers run.  One for a loader's life: what it learnt stays."""
 
-    def __init__(self, n_cores: int) -> None:
+    def __init__(self, n_cores: int, can_return: bool = False) -> None:
+        """can_return: workers can be called back after batches were made without them."""
         self._cores = n_cores
+        self._can_return = can_return
         self.n_workers = max(_FEWEST, min(n_cores, _FIRST))
-        self.is_inline = False  # for good
+        self.is_inline = False
+        self.is_for_good = False  # inline, and nothing will change that
+        self._has_tried_inline = False
+        self._inline_limit = math.inf  # seconds a batch; if it takes more, workers return
         self._is_settled = False
         self._has_grown = False  # and it paid
         self._before: tuple[int, float] | None = None  # workers and time a batch, before a trial
@@ -100,9 +111,11 @@ class Tuner:
         """After each batch.  True: n_workers or is_inline changed."""
         for sums in (self._epoch, self._stretch):
             sums.add(elapsed, spent, waited, cost)
+        if self.is_inline:
+            return self._observe_inline()
         if self._is_settled:
             if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
-                self._is_settled = self.is_inline
+                self._is_settled = False
                 self._has_grown = False
                 self._restart()
             return False
@@ -114,7 +127,7 @@ class Tuner:
             return False
         before = self.n_workers
         self._judge(self._stretch)
-        self._restart(is_changed=before != self.n_workers)
+        self._restart(is_changed=before != self.n_workers or self.is_inline)
         return before != self.n_workers or self.is_inline
 
     def _restart(self, is_changed: bool = True) -> None:
@@ -135,18 +148,18 @@ class Tuner:
             return
         if seen.waited < _WAITS * seen.elapsed:
             at_work = math.ceil(_ROOM * seen.made / seen.elapsed)
-            self._try(min(self.n_workers, max(_FEWEST, at_work)), seen.period)
+            self._try(min(self.n_workers, max(_FEWEST, at_work)), seen)
         else:
-            self._try(max(self.n_workers, self._worth_trying(seen)), seen.period)
+            self._try(max(self.n_workers, self._worth_trying(seen)), seen)
 
     def _take_back(self, n_before: int, seen: _Stretch, is_more: bool) -> None:
         """What was tried is not worth it.  Where more workers for batches that sleep make no
         difference, they wait for one another, and fewer may make none either."""
         self.n_workers = n_before
         if is_more and seen.asleep > _SLEEPS and not self._has_grown:
-            self._try(max(_FEWEST, n_before // 2), seen.period)
+            self._try(max(_FEWEST, n_before // 2), seen)
         else:
-            self._is_settled = True
+            self._settle(seen)
 
     def _worth_trying(self, seen: _Stretch) -> int:
         ceiling = max(self._cores, round(self._cores * seen.asleep))
@@ -155,13 +168,43 @@ class Tuner:
         ceiling = min(max(_CAP, self._cores), ceiling)
         return min(ceiling, 2 * self.n_workers)  # a trial that fails has not cost much
 
-    def _try(self, n_workers: int, period: float) -> None:
+    def _try(self, n_workers: int, seen: _Stretch) -> None:
         if n_workers == self.n_workers:
-            self._is_settled = True
+            self._settle(seen)
         else:
-            self._before = (self.n_workers, period)
+            self._before = (self.n_workers, seen.period)
             self.n_workers = n_workers
 
+    def _settle(self, seen: _Stretch) -> None:
+        self._is_settled = True
+        if self._can_return and not self._has_tried_inline and self._may_pay_inline(seen):
+            self._has_tried_inline = self.is_inline = True
+            # Made one after the other, here as there, batches cannot take less than what they
+            # compute: only where they do has a library used more cores than a worker's one.
+            computed = (seen.busy - seen.queued) / seen.count
+            self._inline_limit = min(seen.period / _PAYS, _SAVES * computed)
+
+    @staticmethod
+    def _may_pay_inline(seen: _Stretch) -> bool:
+        is_only_taking = seen.elapsed - seen.spent < _OWN * seen.elapsed
+        return is_only_taking and seen.asleep < _SLEEPS
+
+    def _observe_inline(self) -> bool:
+        """After each batch made without workers.  True: they are called back."""
+        seen = self._stretch
+        if self._skip:  # the first ones: what a dataset does once in a process
+            self._skip -= 1
+            self._stretch = _Stretch()
+        if self.is_for_good or seen.count < _HERE_BATCHES or seen.elapsed < _HERE_SECONDS:
+            return False
+        self._stretch = _Stretch()
+        runs_beside = seen.elapsed - seen.spent > _OWN * seen.elapsed
+        is_in_the_way = runs_beside and seen.spent > _WAITS * seen.elapsed
+        if is_in_the_way or seen.spent > self._inline_limit * seen.count:
+            self.is_inline = False
+            self._restart()
+        return not self.is_inline
+
     def _go_inline(self) -> None:
-        self.is_inline = True
+        self.is_inline = self.is_for_good = True
         self._is_settled = True
