@@ -4,6 +4,7 @@ Pictures are small and differ in size, format and colour, so that a test sees th
 shapes of real data in milliseconds.  Nothing outside the test's folder is read.
 """
 
+import contextlib
 import hashlib
 import io
 import os
@@ -183,16 +184,24 @@ def digests() -> Callable[[Iterable[penstock.Batch]], list[str]]:
 
 @pytest.fixture(scope="session")
 def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a program in a new interpreter; a hang ends as a failure, not for ever."""
+    """Run a program in a new interpreter; a hang ends as a failure, not for ever, and says where
+    the program was."""
 
     def run(code: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", code, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=os.environ | environment,
-            check=False,
-        )
+        call = [sys.executable, "-X", "faulthandler", "-c", code, *map(str, arguments)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            call, stdout=pipe, stderr=pipe, text=True, env=os.environ | environment
+        ) as program:
+            try:
+                out, err = program.communicate(timeout=120)
+            except subprocess.TimeoutExpired:
+                program.send_signal(signal.SIGABRT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    out, err = program.communicate(timeout=10)
+                    pytest.fail(f"it hung\n{out}\n{err}")
+                program.kill()
+                pytest.fail("it hung, and does not say where")
+            return subprocess.CompletedProcess(call, program.returncode, out, err)
 
     return run
