@@ -6,7 +6,7 @@ The numbers are those of `loader.status()`; everything that is text is escaped.
 import html
 from typing import Any
 
-_WORK = ("read", "decode", "augment", "tensor")
+_WORK = ("read", "decode", "augment", "tensor", "compute", "queue", "sleep")
 _WIDTH, _HEIGHT = 180, 24
 
 
@@ -14,7 +14,7 @@ def as_html(name: str, status: dict[str, Any]) -> str:
     """A loader as a fragment of HTML, without scripts or outside references."""
     rows = [
         ("waiting", f"{_percent(_waiting(status))} {sparkline(status['wait_shares'])}"),
-        ("batches", f"{status['batches']:,} ({status['samples']:,} samples)"),
+        ("batches", _batches(status["batches"], status["samples"])),
         ("ready", f"{status['ready_batches']} of {status['open_batches']} open"),
         ("memory", f"{_bytes(status['budget_used'])} of {_bytes(status['budget_bytes'])}"),
         ("policy", _text(": ".join(filter(None, (status["policy"], status["reason"]))))),
@@ -55,9 +55,10 @@ def _waiting(status: dict[str, Any]) -> float | None:
 
 
 def _stages(stages: dict[str, Any], idle_s: float) -> str:
-    spent = {name: stages[name]["total_s"] for name in _WORK} | {"(idle)": idle_s}
+    work = [name for name in _WORK if name in stages]
+    spent = {name: stages[name]["total_s"] for name in work} | {"(idle)": idle_s}
     whole = sum(spent.values())
-    head = "".join(f"<th>{title}</th>" for title in ("stage", "mean", "p95", "threads' time"))
+    head = "".join(f"<th>{title}</th>" for title in ("stage", "mean", "p95", "workers' time"))
     lines = []
     for name, seconds in spent.items():
         stage = stages.get(name, {"mean_s": None, "p95_s": None})
@@ -65,6 +66,11 @@ def _stages(stages: dict[str, Any], idle_s: float) -> str:
         values = (name, _time(stage["mean_s"]), _time(stage["p95_s"]), _percent(share))
         lines.append("<tr>" + "".join(f"<td>{value}</td>" for value in values) + "</tr>")
     return f"<table><tr>{head}</tr>{''.join(lines)}</table>"
+
+
+def _batches(batches: int, samples: int | None) -> str:
+    """How many samples a batch of a Python dataset has, nobody counts."""
+    return f"{batches:,}" if samples is None else f"{batches:,} ({samples:,} samples)"
 
 
 def _knobs(knobs: dict[str, Any]) -> str:

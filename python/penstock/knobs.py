@@ -11,12 +11,19 @@ No knob changes a byte of the stream, and none makes memory go above the budget.
 
 import operator
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-from penstock import _core
+from typing import Any, NamedTuple, Protocol
 
 _SHARES = ("share_decode", "share_augment", "share_tokenize", "share_transfer")
 Shares = tuple[float, float, float, float]
+
+
+class Turned(Protocol):
+    """What has knobs: the C library's loader, or worker processes."""
+
+    def get_knobs(self) -> dict[str, int | float]: ...
+    def set_knobs(self, values: dict[str, float], /) -> None: ...
+    def release_knob(self, name: str, /) -> None: ...
+    def knob_table(self) -> dict[str, tuple[str, str, float, float, bool, bool]]: ...
 
 
 class Knob(NamedTuple):
@@ -33,9 +40,9 @@ class Knob(NamedTuple):
 class Knobs:
     """The knobs of one loader: attributes, or a mapping of names to numbers."""
 
-    _loader: _core.Loader
+    _loader: Turned
 
-    def __init__(self, loader: _core.Loader) -> None:
+    def __init__(self, loader: Turned) -> None:
         object.__setattr__(self, "_loader", loader)
 
     def set(self, **values: Any) -> None:
@@ -54,7 +61,7 @@ class Knobs:
             else:
                 numbers[name] = _number(name, value)
         if unknown := (set(released) | set(numbers)) - set(self):
-            raise ValueError(f"no knob {sorted(unknown)[0]!r}; there are {list(self)} and 'shares'")
+            raise ValueError(f"no knob {sorted(unknown)[0]!r}; there are {self._names()}")
         if numbers:
             self._loader.set_knobs(numbers)
         for name in released:
@@ -68,7 +75,7 @@ class Knobs:
     def shares(self) -> Shares | None:
         """Of the processor's time: decode, augment, tokenize, transfer; None: not enforced."""
         now = self._loader.get_knobs()
-        shares = tuple(now[name] for name in _SHARES)
+        shares = tuple(now.get(name, 0.0) for name in _SHARES)
         return None if not any(shares) else (shares[0], shares[1], shares[2], shares[3])
 
     def __getattr__(self, name: str) -> int | float:
@@ -77,11 +84,11 @@ class Knobs:
         try:
             return self._loader.get_knobs()[name]
         except KeyError:
-            raise AttributeError(f"no knob {name!r}; there are {list(self)}") from None
+            raise AttributeError(f"no knob {name!r}; there are {self._names()}") from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name != "shares" and name not in self._loader.get_knobs():
-            raise AttributeError(f"no knob {name!r}; there are {list(self)}")
+        if name not in self._names():
+            raise AttributeError(f"no knob {name!r}; there are {self._names()}")
         self.set(**{name: value})
 
     def __getitem__(self, name: str) -> int | float:
@@ -89,6 +96,9 @@ class Knobs:
 
     def __setitem__(self, name: str, value: Any) -> None:
         self.set(**{name: value})
+
+    def _names(self) -> list[str]:
+        return [*self, "shares"] if _SHARES[0] in self.keys() else list(self)
 
     def keys(self) -> list[str]:
         return list(self._loader.get_knobs())
@@ -105,7 +115,9 @@ class Knobs:
         for name, value in self._loader.get_knobs().items():
             if name not in _SHARES:
                 parts.append(f"{name}={value}{' (pinned)' if table[name].is_pinned else ''}")
-        return f"Knobs({', '.join(parts)}, shares={self.shares})"
+        if "shares" in self._names():
+            parts.append(f"shares={self.shares}")
+        return f"Knobs({', '.join(parts)})"
 
 
 def _number(name: str, value: Any) -> float:

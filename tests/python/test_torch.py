@@ -173,4 +173,4 @@ def test_knobs_and_policy_reach_the_native_loader(folder, ops):
             loader.policy = "clever"
         assert loader.policy == "rules"
     with pytest.raises(RuntimeError, match="natively compiled"):
-        _ = ptorch.DataLoader([1, 2, 3], num_workers=0).knobs
+        _ = ptorch.DataLoader([1, 2, 3], num_workers=0).address

@@ -228,7 +228,7 @@ def test_large_batches_lie_ready_in_small_numbers(
     monkeypatch: pytest.MonkeyPatch, prefetch: int | None, ahead: int, under_way: int
 ) -> None:
     """One beside those being made, unless the user said how many."""
-    monkeypatch.setattr("penstock.workers.streams.AHEAD_BYTES", ahead)
+    monkeypatch.setattr("penstock.workers.settings.AHEAD_BYTES", ahead)
     drawn = 0
 
     def batches() -> Iterator[Batch]:

@@ -54,7 +54,7 @@ from penstock.loader import (
 from penstock.mix import BatchOps
 from penstock.sample import DType, Layout, check_seed
 from penstock.torch import state as states
-from penstock.torch.engines import Engine, choose, fingerprint
+from penstock.torch.engines import Engine, PythonEngine, choose, fingerprint
 from penstock.torch.native import NativeEngine
 from penstock.torch.order import (
     BLOCK_SIZE,
@@ -68,6 +68,7 @@ from penstock.torch.order import (
     ranks,
 )
 from penstock.torch.state import Progress
+from penstock.workers import Account
 
 Order = Literal["sequential", "shuffle", "block", "torch"]
 OWN_ORDERS = ("sequential", "shuffle", "block")
@@ -92,8 +93,8 @@ class DataLoader(Closing, torch_data.DataLoader):
     max_bad        so many are tolerated
     ledger         a file that bad images are written to, as lines of JSON
     memory_budget  bytes, or text such as "2GiB"
-    policy         who turns the knobs of a native dataset's loader while it runs: "model",
-                   "hillclimb", "rules"; "fixed": nobody.  May be set at any time
+    policy         who turns the knobs while it runs: "model", "hillclimb", "rules", which are all
+                   the same for worker processes; "fixed": nobody.  May be set at any time
     metrics        where a native dataset's loader answers HTTP, "127.0.0.1:9464", as in Loader
     batch_ops      MixUp or CutMix, done natively to whole batches
     compile        False: leave the dataset in Python whatever it is
@@ -415,20 +416,20 @@ class DataLoader(Closing, torch_data.DataLoader):
     # Asking and ending
 
     def stats(self) -> dict[str, int]:
-        """Counters of the native engine since creation: batches, bytes, time by stage (ns)."""
-        return self._native().stats()
+        """Counters since creation: batches, bytes, time by stage (ns), memory."""
+        return self._figures().stats()
 
     def telemetry(self) -> dict[str, Any]:
         """Service times by stage, queues and waits, as `penstock.Loader.telemetry`."""
-        return self._native().telemetry()
+        return self._figures().telemetry()
 
     def verdict(self) -> str:
         """One line: how much the loop waits, for what, and what would help."""
-        return self._native().verdict()
+        return self._figures().verdict()
 
     def status(self) -> dict[str, Any]:
         """All of that at once, with recent decisions, as `penstock.Loader.status`."""
-        return self._native().status()
+        return self._figures().status()
 
     @property
     def address(self) -> str:
@@ -442,13 +443,19 @@ class DataLoader(Closing, torch_data.DataLoader):
     def _repr_html_(self) -> str:
         try:
             return as_html(repr(self), self.status())
-        except (RuntimeError, Error):  # not native, not begun, or closed
+        except (RuntimeError, Error):  # DataPipes, not begun, or closed
             return f"<code>{html.escape(repr(self))}</code>"
 
     @property
     def knobs(self) -> Knobs:
         """Settings that may change while it runs, as `penstock.Loader.knobs`."""
-        return self._native().knobs
+        return self._figures().knobs
+
+    def _figures(self) -> Loader | FedLoader | Account:
+        """Who can tell about this loader: threads, or worker processes."""
+        if isinstance(self._engine, PythonEngine):
+            return self._engine.account(self.policy)
+        return self._native()
 
     def _native(self) -> Loader | FedLoader:
         if not isinstance(self._engine, NativeEngine):
@@ -458,7 +465,7 @@ class DataLoader(Closing, torch_data.DataLoader):
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "policy":
             _check_choice(name, value, POLICIES)
-            if isinstance(engine := self.__dict__.get("_engine"), NativeEngine):
+            if (engine := self.__dict__.get("_engine")) is not None:
                 engine.set_policy(value)
         super().__setattr__(name, value)
 

@@ -18,7 +18,7 @@ from torch.utils.data import IterDataPipe, MapDataPipe, default_collate
 
 from penstock import workers
 from penstock._core import Dataset
-from penstock.loader import budget_bytes
+from penstock.loader import Policy, budget_bytes
 from penstock.torch.compiled import NotCompiled, compile_dataset, warn_of_python
 from penstock.torch.native import NativeEngine
 from penstock.torch.order import Ahead, Source, Task, Work, n_ahead
@@ -31,6 +31,7 @@ class Engine(Protocol):
     def start(self, loader: Any, work: Work) -> Source: ...
     def identity(self) -> dict[str, Any]: ...
     def n_bad(self) -> int: ...
+    def set_policy(self, policy: Policy) -> None: ...
     def close(self) -> None: ...
 
 
@@ -41,6 +42,7 @@ class PythonEngine:
         self._dataset = dataset
         self._workers: workers.Workers | None = None
         self._seeding: workers.Seeding | None = None
+        self._is_held = False
         self._last: weakref.ref[PythonSource] | None = None
 
     def start(self, loader: Any, work: Work) -> "PythonSource":
@@ -60,7 +62,7 @@ class PythonEngine:
             self._workers, self._seeding = self._make(loader, seeding), seeding
         if loader._order_kind == "iterable":
             stream = self._workers.epoch(epoch=work.epoch, state=work.state)
-            return PythonSource(stream, work.first)
+            return PythonSource(stream, self._workers.meter, work.first)
         # Where a worker seeds once, its generators stand where earlier batches left them: a
         # resume makes those batches again.
         n_again = work.first if seeding.in_turn else 0
@@ -71,7 +73,8 @@ class PythonEngine:
         if isinstance(self._dataset, PartlyCompiled):
             batches = (_keyed(one, work.epoch, loader._auto_collation) for one in batches)
         stream = self._workers.epoch(batches, epoch=work.epoch)
-        source = PythonSource(stream, work.first - n_again, tasks, ahead)
+        meter = self._workers.meter
+        source = PythonSource(stream, meter, work.first - n_again, tasks, ahead)
         for _ in range(n_again):
             next(source)
         return source
@@ -89,7 +92,8 @@ class PythonEngine:
             seeding=seeding,
         )
         asked = loader._asked_workers
-        return workers.Workers(
+        older = self._workers
+        made = workers.Workers(
             job,
             loader.num_workers if asked != "auto" or loader.order == "torch" else asked,
             context=loader.multiprocessing_context,
@@ -97,7 +101,22 @@ class PythonEngine:
             timeout=loader.timeout,
             persistent=loader.persistent_workers,
             memory_budget=budget_bytes(loader.memory_budget) or None,
+            settings=None if older is None else older.settings,
+            meter=None if older is None else older.meter,
         )
+        made.hold(self._is_held)
+        return made
+
+    def set_policy(self, policy: Policy) -> None:
+        """ "fixed": nobody changes the number of workers; all others let the tuner."""
+        self._is_held = policy == "fixed"
+        if self._workers is not None:
+            self._workers.hold(self._is_held)
+
+    def account(self, policy: Policy) -> workers.Account:
+        if self._workers is None:
+            raise RuntimeError("there are no figures before the first iteration")
+        return workers.Account(self._workers, policy)
 
     def identity(self) -> dict[str, Any]:
         return {"dataset": type(self._dataset).__qualname__}
@@ -115,9 +134,16 @@ class PythonSource:
     raised an error in its place, because the next one follows it."""
 
     def __init__(
-        self, stream: workers.Stream, first: int, tasks: Ahead | None = None, ahead: int = 0
+        self,
+        stream: workers.Stream,
+        meter: workers.Meter,
+        first: int,
+        tasks: Ahead | None = None,
+        ahead: int = 0,
     ) -> None:
         self.delivered = first
+        self._meter = meter
+        meter.rest()
         self.is_superseded = False
         self._stream = stream
         self._tasks = tasks
@@ -129,9 +155,11 @@ class PythonSource:
     def __next__(self) -> Any:
         if self.is_superseded:
             raise RuntimeError("another iteration has begun on these persistent workers")
+        self._meter.begin()
         try:
             batch = next(self._stream)
         except StopIteration:
+            self._meter.rest()
             raise
         except Exception:
             self._one_more()
@@ -140,6 +168,7 @@ class PythonSource:
         return batch
 
     def _one_more(self) -> None:
+        self._meter.end()
         self.delivered += 1
         if self._tasks is not None and self._n_asked:
             self._n_asked += 1
@@ -271,7 +300,9 @@ def _python_engine(loader: Any, dataset: Any, why: str) -> PythonEngine:
                 "transform is for datasets with indices: an IterableDataset has its own"
             )
         dataset = Transformed(dataset, loader.transform)
-    return PythonEngine(dataset)
+    engine = PythonEngine(dataset)
+    engine.set_policy(loader.policy)
+    return engine
 
 
 NATIVE_ONLY = {

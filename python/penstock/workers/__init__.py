@@ -15,16 +15,20 @@ Nothing here needs torch.  Where torch is loaded its tensors travel as arrays do
 `get_worker_info()` answers in workers, and its `default_collate` stacks into shared memory.
 """
 
+from penstock.workers.account import Account
 from penstock.workers.facade import Workers
 from penstock.workers.job import Batch, Job
+from penstock.workers.meter import Meter
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import ItemSeeding, NoSeeding, Seeding, TorchSeeding
 from penstock.workers.streams import Stream
 
 __all__ = [
+    "Account",
     "Batch",
     "ItemSeeding",
     "Job",
+    "Meter",
     "NoSeeding",
     "Pool",
     "Seeding",

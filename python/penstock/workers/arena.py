@@ -252,6 +252,14 @@ class Reader:
         self.keep = 4  # arenas worth keeping beside those that are looked at
         _readers.add(self)
 
+    @property
+    def nbytes(self) -> int:
+        """Of all that is mapped, or still looked at after its worker went."""
+        mapped = {
+            id(seen): seen.mapping for seen in [*self._seen.copy().values(), *self._live.copy()]
+        }
+        return sum(mapping.size for mapping in mapped.values())
+
     def add(self, pid: int, number: int, fd: int, size: int) -> None:
         """Map an arena that a worker made.  The descriptor stays the caller's."""
         self._seen[pid, number] = Seen((pid, number), Mapping(fd, size))

@@ -21,8 +21,10 @@ from penstock.errors import ForkError
 from penstock.workers.board import WORKERS_MAX
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher
 from penstock.workers.limits import usable_cores, usable_memory
+from penstock.workers.meter import Meter
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
+from penstock.workers.settings import Settings
 from penstock.workers.streams import InlineStream, IterableStream, MapStream, Stream
 from penstock.workers.tuner import Tuner
 
@@ -38,6 +40,7 @@ class Workers:
     persistent       keep the processes between epochs; otherwise each epoch forks anew and
                      sees what the caller did to the dataset in between
     memory_budget    bytes of batches made but not yet taken; None: a quarter of what is there
+    settings, meter  of another one that this one goes on for
     """
 
     def __init__(
@@ -50,21 +53,26 @@ class Workers:
         timeout: float = 0,
         persistent: bool = False,
         memory_budget: int | None = None,
+        settings: Settings | None = None,
+        meter: Meter | None = None,
     ) -> None:
         if num_workers != "auto" and num_workers > WORKERS_MAX:
             raise ValueError(f"num_workers must be at most {WORKERS_MAX}, not {num_workers}")
         self.job = job
         self._context = context
-        self._prefetch = prefetch_factor
         self._timeout = timeout
         self._persistent = persistent
-        self._budget = memory_budget or usable_memory() // 4
-        self._tuner: Tuner | None = None
+        self.settings = settings or Settings(prefetch_factor, memory_budget or usable_memory() // 4)
+        self.meter = meter or Meter()
         self._is_automatic = num_workers == "auto"
+        self._is_part = job.iterable or job.seeding.in_turn  # of the stream, their number is
+        self._tuner: Tuner | None = None
+        if not self._is_part and num_workers != 0:
+            self._tuner = Tuner(usable_cores(), can_return=persistent)
         if num_workers == "auto":
-            if not (job.iterable or job.seeding.in_turn):
-                self._tuner = Tuner(usable_cores(), can_return=persistent)
             num_workers = 1 if job.iterable else usable_cores()
+        elif settings is None:
+            self.settings.n_workers = num_workers
         self._asked = num_workers
         # Of the epoch under way.  Its stream has it, so that a loop that is left ends it.
         self._find_pool: Callable[[], Pool | None] = lambda: None
@@ -83,11 +91,18 @@ class Workers:
         """Processes at work now; between epochs, those that the next one begins with."""
         if self._is_automatic and multiprocessing.current_process().daemon:
             return 0
+        if self._tuner is not None and self.settings.n_workers is not None:
+            return self.settings.n_workers
         if (pool := self._pool) is not None:
             return pool.n_workers
-        if self._tuner is not None:
-            return 0 if self._tuner.is_for_good else self._tuner.n_workers
-        return self._asked
+        if self._tuner is None:
+            return self._asked
+        return 0 if self._tuner.is_for_good else self._tuner.n_workers
+
+    @property
+    def n_running(self) -> int:
+        """Processes that there are, where fewer could be had than were asked for."""
+        return self.num_workers if (pool := self._pool) is None else pool.n_workers
 
     @property
     def pids(self) -> dict[int, int]:
@@ -126,8 +141,7 @@ class Workers:
                 pool,
                 epoch,
                 state,
-                prefetch=self._prefetch,
-                budget=self._budget,
+                settings=self.settings,
                 is_own=not self._persistent,
             )
         else:
@@ -141,8 +155,7 @@ class Workers:
             lambda rest: InlineStream(self.job, self._fetcher_here(), rest, epoch, None),
             batches,
             epoch,
-            prefetch=self._prefetch,
-            budget=self._budget,
+            settings=self.settings,
             tuner=self._tuner,
             is_own=not self._persistent,
         )
@@ -171,6 +184,7 @@ class Workers:
             in_turn=in_turn,
             can_retry=not self.job.seeding.in_turn,
             timeout=self._timeout,
+            meter=self.meter,
         )
         self._owner = os.getpid()
         self._find_pool = weakref.ref(pool)
@@ -179,10 +193,55 @@ class Workers:
 
     def resize(self, n_workers: int) -> None:
         """Grow or shrink, while running; iterable datasets and TorchSeeding refuse."""
-        self._tuner = None
-        self._asked = n_workers
+        fewest, most = self.worker_range
+        if not fewest <= n_workers <= most:
+            raise ValueError(f"the number of workers must be {fewest} to {most} here")
+        self.pin(n_workers)
         if (pool := self._pool) is not None:
             pool.resize(n_workers)
+
+    # Knobs: any thread may turn them
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether batches are made in the caller's process, and never elsewhere."""
+        return self._asked == 0
+
+    @property
+    def worker_range(self) -> tuple[int, int]:
+        return (self._asked, self._asked) if self._is_part or self.is_inline else (1, WORKERS_MAX)
+
+    @property
+    def are_workers_pinned(self) -> bool:
+        return self._tuner is None or self.settings.n_workers is not None
+
+    @property
+    def window(self) -> int:
+        """Batches under way or waiting, at most; 0: each is made when it is asked for."""
+        n_workers = self.num_workers
+        if n_workers == 0:
+            return 0
+        window = self.settings.window(n_workers, self._is_part)
+        return max(1, window // n_workers) * n_workers if self.job.iterable else window
+
+    def queue(self) -> tuple[int, int, int]:
+        """Batches under way or waiting; of those, ready when one was last taken; bytes shared."""
+        pool = self._pool
+        return (0, 0, 0) if pool is None else (pool.n_open, pool.n_ready, pool.nbytes)
+
+    def pin(self, n_workers: int) -> None:
+        """So many from now on: the next batch finds them, or the next epoch where the processes
+        of this one are gone."""
+        self.settings.n_workers = n_workers
+
+    def unpin(self) -> None:
+        """The tuner's again, from what they are."""
+        if self._tuner is not None:
+            self.settings.n_workers = None
+
+    def hold(self, is_held: bool) -> None:
+        """Leave the number as it is, or let the tuner find it."""
+        self.settings.is_held = is_held
 
     def close(self) -> None:
         """End all processes.  Closing twice is fine; so is epoch() afterwards."""

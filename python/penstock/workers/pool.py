@@ -40,6 +40,7 @@ from penstock.workers.board import WORKERS_MAX, Board, create_board
 from penstock.workers.crew import Crew, Notice, ending
 from penstock.workers.job import Job
 from penstock.workers.loop import RETIRE, write_task
+from penstock.workers.meter import Meter
 from penstock.workers.wire import MESSAGE_MAX, Result, Results, UnreachableError, pair, send
 
 _SUSPECT_SECONDS = 0.1  # after a death, for a task to show up at some worker
@@ -104,6 +105,7 @@ class Pool:
     can_retry   whether a worker that died may be replaced and its task be done again; only
                 where each has its own lane it may not
     timeout     seconds that a wait for one task may take before its worker is replaced
+    meter       told what each result cost
     """
 
     def __init__(
@@ -115,7 +117,9 @@ class Pool:
         in_turn: bool = False,
         can_retry: bool = True,
         timeout: float = 0,
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter
         self.in_turn = in_turn
         self.n_workers = n_workers
         self._can_retry = can_retry
@@ -269,10 +273,27 @@ class Pool:
         if task.error is not None:
             raise task.error
         assert task.result is not None
+        if self._meter is not None and task.result.kind != "end":
+            self._meter.made(task.result.cost, task.result.nbytes, self.n_workers)
         return task.result
 
     def value(self, result: Result) -> Any:
         return result.value(self._reader)
+
+    @property
+    def n_open(self) -> int:
+        """Tasks under way or done, that were not taken."""
+        return len(self._tasks)
+
+    @property
+    def n_ready(self) -> int:
+        """Of those, done when a result was last waited for."""
+        return sum(task.is_done for task in list(self._tasks.values()))
+
+    @property
+    def nbytes(self) -> int:
+        """Of memory that workers and this process share, batches still looked at included."""
+        return self._reader.nbytes
 
     def set_window(self, n_tasks: int) -> None:
         """How many tasks will be under way: arenas for that many are kept."""

@@ -8,9 +8,8 @@ from typing import Any
 from penstock.workers.failure import Failure
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
 from penstock.workers.pool import Pool
+from penstock.workers.settings import Settings
 from penstock.workers.tuner import Tuner
-
-AHEAD_BYTES = 32 << 20  # batches that lie ready, where nobody said how many shall
 
 
 class Stream(Iterator[Any]):
@@ -112,8 +111,7 @@ class MapStream(PoolStream):
         batches: Iterator[Batch],
         epoch: int,
         *,
-        prefetch: int | None,
-        budget: int,
+        settings: Settings,
         tuner: Tuner | None,
         is_own: bool,
     ) -> None:
@@ -121,18 +119,19 @@ class MapStream(PoolStream):
         self._make_inline = inline
         self._batches = batches
         self._epoch = epoch
-        self._prefetch = prefetch
-        self._budget = budget
+        self._settings = settings
         self._tuner = tuner
         self._under_way: deque[int] = deque()
         self._submitted = 0
-        self._largest = 0  # bytes of a batch, as far as is known
         self._end: BaseException | None = None  # what follows the batches under way
         self._inline: InlineStream | None = None
         self._last = time.perf_counter()
+        self._pinned: int | None = None  # workers, as last seen
+        self._follow()
         self._fill()
 
     def _take_next(self) -> Any:
+        self._follow()
         if self._inline is not None:
             return self._make_next(self._inline)
         if not self._under_way:
@@ -142,7 +141,7 @@ class MapStream(PoolStream):
         begin = time.perf_counter()
         result = self._pool.result(self._under_way.popleft())
         waited = time.perf_counter() - begin
-        self._largest = max(self._largest, result.nbytes)
+        self._settings.saw(result.nbytes)
         self._fill()
         value = self._pool.value(result)
         if result.kind == "error":
@@ -152,11 +151,22 @@ class MapStream(PoolStream):
             self._tune(self._tuner, begin, waited, result.cost)
         return value[0]
 
+    def _follow(self) -> None:
+        """Make so what was set meanwhile."""
+        if self._tuner is None:
+            return
+        pinned = self._settings.n_workers
+        if pinned != self._pinned and not self._pool.is_closed:
+            self._pinned = pinned
+            if pinned is not None and pinned != self._pool.n_workers:
+                self._pool.resize(pinned)
+        self._tuner.follow(self._settings, self._pool.n_workers)
+
     def _make_next(self, inline: InlineStream) -> Any:
         begin = time.perf_counter()
         value = next(inline)
         self.delivered += 1
-        if self._tuner is not None and not self._tuner.is_for_good:
+        if self._tuner is not None and not self._pool.is_closed:
             self._pool.tend()
             spent = time.perf_counter() - begin
             nanoseconds = round(spent * 1e9)
@@ -197,16 +207,9 @@ class MapStream(PoolStream):
             self._submitted += 1
 
     def _window(self) -> int:
-        n_workers = self._pool.n_workers
         if self._tuner is not None and self._tuner.is_inline:
             return 0
-        if not self._largest:
-            return n_workers  # until it is known how large a batch is
-        if self._prefetch is None and not self._pool.in_turn:
-            ready = max(1, min(n_workers, AHEAD_BYTES // self._largest))
-        else:
-            ready = ((self._prefetch or 2) - 1) * n_workers
-        window = max(1, min(n_workers + ready, self._budget // self._largest))
+        window = self._settings.window(self._pool.n_workers, self._pool.in_turn)
         self._pool.set_window(window)
         return window
 
@@ -277,15 +280,12 @@ class IterableStream(PoolStream):
         epoch: int,
         state: dict[str, Any] | None,
         *,
-        prefetch: int | None,
-        budget: int,
+        settings: Settings,
         is_own: bool,
     ) -> None:
         super().__init__(pool, is_own)
         self._epoch = epoch
-        self._prefetch = prefetch
-        self._budget = budget // pool.n_workers  # of each
-        self._largest = 0
+        self._settings = settings
         self._end: BaseException = StopIteration()
         n_workers = pool.n_workers
         self._copies = [_Copy.of(state, worker, n_workers) for worker in range(n_workers)]
@@ -301,7 +301,7 @@ class IterableStream(PoolStream):
                 self._turn = (worker + 1) % len(self._copies)
                 continue
             result = self._pool.result(self._under_way[worker].popleft())
-            self._largest = max(self._largest, result.nbytes)
+            self._settings.saw(result.nbytes)
             value = self._pool.value(result)
             self._turn = (worker + 1) % len(self._copies)
             if result.kind == "end":
@@ -320,8 +320,9 @@ class IterableStream(PoolStream):
 
     def _fill(self, worker: int) -> None:
         copy, queue = self._copies[worker], self._under_way[worker]
-        window = max(1, min(self._prefetch or 2, self._budget // max(self._largest, 1)))
-        self._pool.set_window(window * len(self._copies))
+        n_copies = len(self._copies)
+        window = max(1, self._settings.window(n_copies, in_turn=True) // n_copies)  # of each
+        self._pool.set_window(window * n_copies)
         while not copy.has_ended and len(queue) < window:
             queue.append(self._pool.submit(self._epoch, next(copy), worker))
 

@@ -25,6 +25,8 @@ if workers are persistent: those are forked from a process that has never made a
 
 import math
 
+from penstock.workers.settings import Settings
+
 _CAP = 16  # processes, for items that only sleep
 _FIRST = 8  # at most, before anything is known
 _FEWEST = 2  # one would let the loop wait for every batch that takes longer than usual
@@ -85,12 +87,26 @@ class Tuner:
         self.is_for_good = False  # inline, and nothing will change that
         self._has_tried_inline = False
         self._inline_limit = math.inf  # seconds a batch; if it takes more, workers return
+        self._is_held = False  # decides nothing: see follow()
         self._is_settled = False
         self._has_grown = False  # and it paid
         self._before: tuple[int, float] | None = None  # workers and time a batch, before a trial
         self._skip = 0
         self._stretch = _Stretch()
         self._epoch = _Stretch()
+
+    def follow(self, settings: Settings, n_workers: int) -> None:
+        """Before each batch: whether it may decide, and how many there are by now."""
+        pinned, was_held = settings.n_workers, self._is_held
+        self._is_held = settings.is_held or pinned is not None
+        if pinned is not None:
+            self.is_inline = self.is_for_good = False
+        is_other = n_workers not in (0, self.n_workers)
+        if is_other:
+            self.n_workers = n_workers
+        if is_other or (was_held and not self._is_held):
+            self._before, self._is_settled, self._has_grown = None, self.is_inline, False
+            self._restart()
 
     def begin(self, spent: float) -> None:
         """An epoch's workers were asked for, which took so long."""
@@ -102,13 +118,16 @@ class Tuner:
     def end(self) -> None:
         """An epoch is over.  A short one may be over before processes are of any use."""
         seen = self._epoch
-        if seen.count and seen.spent > seen.made and seen.made < _SHORT_SECONDS:
+        is_quick = seen.spent > seen.made and seen.made < _SHORT_SECONDS
+        if seen.count and is_quick and not self._is_held:
             self._go_inline()
 
     def observe(
         self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int]
     ) -> bool:
         """After each batch.  True: n_workers or is_inline changed."""
+        if self._is_held:
+            return False
         for sums in (self._epoch, self._stretch):
             sums.add(elapsed, spent, waited, cost)
         if self.is_inline:

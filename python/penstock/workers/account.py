@@ -1,0 +1,217 @@
+"""What a loader of worker processes says about itself: counters, times, and one line of advice.
+
+The words and keys are those of the native loader where both have the thing.  What nobody counts
+here, samples for one, is None.
+"""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.knobs import Knobs
+from penstock.workers.facade import Workers
+from penstock.workers.limits import usable_cores
+from penstock.workers.meter import Sums
+from penstock.workers.settings import Panel
+
+_EARLY = 3  # batches
+_WAITS = 0.02  # of the time: less than that, training is the slower side
+_TELLS_APART = 0.1  # of the time: the whole run waited that much more or less than the last seconds
+_SLEEPS = 0.5  # of a batch's making
+_QUEUES = 0.25  # of the time that batches want a core
+_IDLE = 0.4  # of the workers' time
+_FULL = 0.8  # of the cores
+
+
+class Account:
+    """A look at a `Workers`, whenever it is asked."""
+
+    def __init__(self, workers: Workers, policy: str) -> None:
+        self._workers = workers
+        self._policy = policy
+
+    @property
+    def knobs(self) -> Knobs:
+        return Knobs(Panel(self._workers))
+
+    def stats(self) -> dict[str, int]:
+        """Counters since creation; times in ns."""
+        workers, sums = self._workers, self._workers.meter.sums()
+        n_open, n_ready, used = workers.queue()
+        return {
+            "batches": sums.batches,
+            "batches_inline": sums.inline,
+            "bytes_out": sums.nbytes,
+            "wait_ns": sums.wait + workers.meter.first_ns,
+            "first_batch_ns": workers.meter.first_ns,
+            "step_ns": sums.step,
+            "make_ns": sums.make,
+            "compute_ns": sums.compute,
+            "queue_ns": sums.queue,
+            "sleep_ns": sums.sleep,
+            "idle_ns": sums.idle,
+            "workers": workers.n_running,
+            "open": n_open,
+            "ready": n_ready,
+            "budget_bytes": workers.settings.budget,
+            "budget_used": used,
+        }
+
+    def telemetry(self) -> dict[str, Any]:
+        """Times by stage, queues, memory; `recent` is about the last ten seconds."""
+        workers, sums = self._workers, self._workers.meter.sums()
+        recent = workers.meter.recent()
+        n_open, n_ready, used = workers.queue()
+        return {
+            "time_ns": time.monotonic_ns(),
+            "batches": sums.batches,
+            "samples": None,
+            "bytes_out": sums.nbytes,
+            "stages": self._stages(sums),
+            "idle_s": sums.idle * 1e-9,
+            "wait_share": sums.wait_share,
+            "recent": {
+                "seconds": recent.seconds,
+                "batches": recent.batches,
+                "wait_share": recent.wait_share,
+                "busy_cores": recent.compute * 1e-9 / recent.seconds if recent.seconds else None,
+            },
+            "workers": workers.n_running,
+            "open_batches": n_open,
+            "ready_batches": n_ready,
+            "budget_bytes": workers.settings.budget,
+            "budget_used": used,
+            "workers_pss_bytes": _memory(workers.pids.values()),
+        }
+
+    def _stages(self, sums: Sums) -> dict[str, dict[str, Any]]:
+        meter = self._workers.meter
+        stages = {
+            "make": _stage(sums.batches, sums.make, list(meter.makes)),
+            "wait": _stage(sums.batches, sums.wait + meter.first_ns, list(meter.waits)),
+            "step": _stage(sums.steps, sums.step, list(meter.steps)),
+        }
+        parts = {"compute": sums.compute, "queue": sums.queue, "sleep": sums.sleep}
+        return stages | {name: _stage(sums.batches, ns, []) for name, ns in parts.items()}
+
+    def status(self) -> dict[str, Any]:
+        """All of it, with the knobs and what became of them."""
+        status, knobs = self.telemetry(), self.knobs
+        changes = [
+            {"time_ns": one.time_ns, "changed": {"workers": [one.before, one.after]}}
+            for one in list(self._workers.meter.changes)
+        ]
+        return status | {
+            "first_batch_s": self._workers.meter.first_ns * 1e-9,
+            "policy": self._policy,
+            "reason": "",
+            "verdict": self.verdict(),
+            "knobs": {
+                name: {
+                    "value": knobs[name],
+                    "min": line.min,
+                    "max": line.max,
+                    "unit": line.unit,
+                    "pinned": line.is_pinned,
+                }
+                for name, line in knobs.table().items()
+            },
+            "decisions": changes,
+            "wait_shares": self._workers.meter.wait_shares(),
+        }
+
+    def verdict(self) -> str:
+        """One line: how much the loop waits, for what, and what would help."""
+        whole, recent = self._workers.meter.sums(), self._workers.meter.recent()
+        if whole.batches < _EARLY:
+            return f"too early to tell: {whole.batches} batches so far"
+        sums = recent if recent.batches >= _EARLY else whole
+        share, share_whole = sums.wait_share or 0.0, whole.wait_share or 0.0
+        line = f"training waits {_percent(share)} of the time"
+        if abs(share - share_whole) >= _TELLS_APART:
+            line += f" ({_percent(share_whole)} since the beginning)"
+        if share < _WAITS:
+            used = sums.compute * 1e-9 / max(sums.seconds, 1e-9)
+            cores = usable_cores()
+            return f"{line}: it is the slower side; loading takes {used:.1f} of {cores} cores"
+        return f"{line}: {self._advice(sums)}"
+
+    def _advice(self, sums: Sums) -> str:
+        workers, cores = self._workers, usable_cores()
+        making = max(sums.make / max(sums.batches, 1), 1) * 1e-6
+        busy = min(sums.compute * 1e-9 / max(sums.seconds, 1e-9), cores)
+        at_most = _gain(sums)
+        if sums.inline > sums.batches / 2:
+            made = f"batches are made in this process, {making:.1f} ms each"
+            if workers.is_inline:
+                return f"{made}; next step: num_workers='auto'{at_most}"
+            return f"{made}: handing them over would take longer; next step: dearer parts native"
+        n = workers.num_workers
+        if sums.idle > _IDLE * sums.crew:
+            return (
+                f"batches are late though {n} workers are idle "
+                f"{100 * sums.idle / sums.crew:.0f} % of the time: the step varies, or handing "
+                f"over takes long; next step: ready_batches={workers.window + n}{at_most}"
+            )
+        if sums.sleep > _SLEEPS * sums.make:
+            asleep = 100 * sums.sleep / sums.make
+            step = "a faster source"
+            if self._is_ours_to_say() and n < workers.worker_range[1]:
+                step = f"workers={min(2 * n, workers.worker_range[1])}, or a faster source"
+            return (
+                f"{n} workers sleep {asleep:.0f} % of a batch's {making:.0f} ms (disk, network, "
+                f"locks); next step: {step}{at_most}"
+            )
+        if sums.queue > _QUEUES * sums.busy:
+            return (
+                f"{n} workers stand in the queue for a core {100 * sums.queue / sums.busy:.0f} % "
+                f"of their time; next step: fewer other programs, or more cores{at_most}"
+            )
+        found = f"compute-bound, {busy:.1f} of {cores} cores busy with {making:.0f} ms a batch"
+        if busy < _FULL * cores and n < min(cores, workers.worker_range[1]):
+            return f"{found}; next step: workers={cores}{at_most}"
+        return f"{found}; next step: more cores, or native operations (penstock.torch.explain)"
+
+    def _is_ours_to_say(self) -> bool:
+        """How many workers there shall be: the tuner, if it may, has tried that."""
+        return self._policy == "fixed" or self._workers.are_workers_pinned
+
+
+def _gain(sums: Sums) -> str:
+    """No loader is faster than its consumer."""
+    gain = (sums.wait + sums.step) / max(sums.step, 1)
+    return f", at most {gain:.1f}x" if 1.05 <= gain < 100 else ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < _WAITS else f"{100 * share:.0f} %"
+
+
+def _stage(count: int, total: int, times: list[int]) -> dict[str, Any]:
+    """Sums are of all batches, the percentiles of the last 512."""
+    times.sort()
+
+    def quantile(q: float) -> float | None:
+        return times[min(int(q * len(times)), len(times) - 1)] * 1e-9 if times else None
+
+    return {
+        "count": count,
+        "total_s": total * 1e-9,
+        "mean_s": total * 1e-9 / count if count else None,
+        "p50_s": quantile(0.5),
+        "p95_s": quantile(0.95),
+        "p99_s": quantile(0.99),
+    }
+
+
+def _memory(pids: Iterable[int]) -> int | None:
+    """Of these processes, pages that several have counted in parts; None: nobody tells."""
+    total = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += int(text.partition("\nPss:")[2].split(maxsplit=1)[0]) << 10
+        except (OSError, ValueError, IndexError):
+            return None
+    return total

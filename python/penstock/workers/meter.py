@@ -1,0 +1,149 @@
+"""What a loop waited, and what worker processes did meanwhile: sums, and the recent past of them.
+
+The loop's time is waiting (in next()) and its own step between two batches; what lies between two
+epochs is neither.  A batch's making is computing, standing in the queue for a core, and sleep
+(disk, network, locks).  Batches made in the caller's own process have no queue told apart: it counts
+as sleep there.  One thread at a time counts; any may look.
+"""
+
+import itertools
+import time
+from collections import deque
+from typing import NamedTuple
+
+_RECENT_SECONDS = 10
+_TRAIL = 60  # seconds
+_TIMES = 512  # batches whose times are kept
+
+
+class Sums(NamedTuple):
+    """All times in ns, since the beginning or over a stretch."""
+
+    batches: int = 0
+    wait: int = 0
+    step: int = 0
+    make: int = 0
+    busy: int = 0  # of that, on a core or in the queue for one
+    queue: int = 0  # of that, in the queue
+    crew: int = 0  # workers times time
+    inline: int = 0  # batches made in the caller's process
+    nbytes: int = 0  # of results
+    steps: int = 0
+
+    def since(self, other: "Sums") -> "Sums":
+        return Sums(*(now - before for now, before in zip(self, other, strict=True)))
+
+    @property
+    def seconds(self) -> float:
+        return (self.wait + self.step) * 1e-9
+
+    @property
+    def wait_share(self) -> float | None:
+        whole = self.wait + self.step
+        return self.wait / whole if whole else None
+
+    @property
+    def compute(self) -> int:
+        return self.busy - self.queue
+
+    @property
+    def sleep(self) -> int:
+        return max(0, self.make - self.busy)
+
+    @property
+    def idle(self) -> int:
+        """Of the workers' time, without a batch in hand."""
+        return max(0, self.crew - self.make)
+
+
+class Change(NamedTuple):
+    """The number of workers became another."""
+
+    time_ns: int
+    before: int
+    after: int
+
+
+class Meter:
+    """Counts.  begin() and end() stand around next(); the pool calls made() in between."""
+
+    def __init__(self) -> None:
+        self.first_ns = 0  # the wait for the very first batch, which is no part of the sums
+        self.changes: deque[Change] = deque(maxlen=16)
+        self.waits: deque[int] = deque(maxlen=_TIMES)
+        self.steps: deque[int] = deque(maxlen=_TIMES)
+        self.makes: deque[int] = deque(maxlen=_TIMES)
+        self._sums = [0] * len(Sums._fields)
+        self._trail: deque[tuple[int, Sums]] = deque(maxlen=_TRAIL + 1)
+        self._came = self._left = 0
+        self._cpu = 0
+        self._has_made = False
+        self._n_workers = 0
+
+    def begin(self) -> None:
+        """The loop asks for a batch."""
+        self._came = time.perf_counter_ns()
+        self._cpu = time.thread_time_ns()
+        self._has_made = False
+
+    def made(self, cost: tuple[int, int, int], nbytes: int, n_workers: int) -> None:
+        """A worker's batch is there."""
+        self._has_made = True
+        self._add_cost(*cost)
+        self._sums[8] += nbytes
+        if n_workers != self._n_workers:
+            if self._n_workers:
+                self.changes.append(Change(time.monotonic_ns(), self._n_workers, n_workers))
+            self._n_workers = n_workers
+
+    def _add_cost(self, make: int, busy: int, queue: int) -> None:
+        sums = self._sums
+        sums[3] += make
+        sums[4] += busy
+        sums[5] += queue
+        self.makes.append(make)
+
+    def end(self) -> None:
+        """It has one, or an exception in its place."""
+        now, sums = time.perf_counter_ns(), self._sums
+        spent = now - self._came
+        if not self._has_made:
+            self._add_cost(spent, min(spent, time.thread_time_ns() - self._cpu), 0)
+            sums[7] += 1
+        elif self._left:
+            sums[6] += self._n_workers * (now - self._left)
+        sums[0] += 1
+        if not self.first_ns:
+            self.first_ns = spent
+        else:
+            sums[1] += spent
+            self.waits.append(spent)
+            if self._left:
+                sums[2] += self._came - self._left
+                sums[9] += 1
+                self.steps.append(self._came - self._left)
+        self._left = now
+        if not self._trail or now - self._trail[-1][0] >= 1_000_000_000:
+            self._trail.append((now, self.sums()))
+
+    def rest(self) -> None:
+        """An epoch is over: what comes until the next one is no step."""
+        self._left = 0
+
+    def sums(self) -> Sums:
+        return Sums(*self._sums)
+
+    def recent(self) -> Sums:
+        """Of the last ten seconds or so; less where there was less."""
+        now, trail = self.sums(), list(self._trail)
+        if not trail:
+            return now
+        reach = trail[-1][0] - _RECENT_SECONDS * 1_000_000_000
+        base = next(sums for time_ns, sums in trail if time_ns >= reach)
+        return now.since(base)
+
+    def wait_shares(self) -> list[float]:
+        """Of each of the last seconds, oldest first; a step that is longer makes a longer one."""
+        trail = [sums for _, sums in list(self._trail)]
+        shares = (b.since(a).wait_share for a, b in itertools.pairwise(trail))
+        return [share for share in shares if share is not None]

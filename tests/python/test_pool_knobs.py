@@ -1,0 +1,321 @@
+"""Knobs, policies, counters and the verdict of loaders whose batches worker processes make."""
+
+import hashlib
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import data
+
+from penstock.torch import DataLoader
+from penstock.workers.meter import Meter, Sums
+from penstock.workers.settings import AHEAD_BYTES, Settings
+from penstock.workers.tuner import Tuner
+
+
+class Drawn(data.Dataset):
+    """Items that draw from every generator, so that whoever makes them in another way shows."""
+
+    def __init__(self, count: int = 300) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.rand(7) + random.random(), index
+
+
+class Sleepy(Drawn):
+    def __getitem__(self, index: int) -> Any:
+        time.sleep(0.002)
+        return super().__getitem__(index)
+
+
+class Streamed(data.IterableDataset):
+    def __iter__(self) -> Iterator[Any]:
+        worker = data.get_worker_info()
+        for number in range(200):
+            yield worker.id if worker else 0, number, torch.rand(3)
+
+
+def digest(batches: Iterable[Any]) -> str:
+    found = hashlib.sha256()
+    for batch in batches:
+        for part in batch:
+            found.update(part.numpy().tobytes())
+    return found.hexdigest()
+
+
+def make(dataset: Any = None, **options: Any) -> DataLoader:
+    settings = {"batch_size": 2, "shuffle": True, "seed": 3} | options
+    return DataLoader(dataset or Drawn(), **settings)
+
+
+@pytest.fixture
+def loader() -> Iterator[DataLoader]:
+    with make(num_workers=2) as loader:
+        yield loader
+
+
+def test_there_are_none_before_the_first_iteration(loader: DataLoader) -> None:
+    with pytest.raises(RuntimeError, match="before the first iteration"):
+        _ = loader.knobs
+
+
+def test_knobs_are_attributes_and_a_mapping(loader: DataLoader) -> None:
+    batches = iter(loader)
+    next(batches)
+    knobs = loader.knobs
+    assert knobs.keys() == ["workers", "ready_batches"]
+    assert dict(knobs)["workers"] == knobs["workers"] == knobs.workers == 2
+    knobs.ready_batches = 3
+    assert knobs.ready_batches == 3 and "ready_batches=3 (pinned)" in repr(knobs)
+    for wrong in (0, 257, 1.5):
+        with pytest.raises(ValueError, match="workers must be 1 to 256 here"):
+            knobs.workers = wrong
+    with pytest.raises(ValueError, match="ready_batches must be 1 to"):
+        knobs.set(workers=1, ready_batches=0)
+    assert knobs.workers == 2, "all or none"
+    with pytest.raises(AttributeError, match="no knob 'shares'"):
+        knobs.shares = (1, 0, 0, 0)
+    assert knobs.shares is None
+
+
+def test_what_is_asked_for_is_pinned_and_auto_releases(loader: DataLoader) -> None:
+    next(iter(loader))
+    table = loader.knobs.table()
+    assert table["workers"].is_pinned and not table["ready_batches"].is_pinned
+    assert (table["workers"].unit, table["workers"].max) == ("processes", 256)
+    loader.knobs.set(workers="auto", ready_batches=5)
+    table = loader.knobs.table()
+    assert not table["workers"].is_pinned and table["ready_batches"].is_pinned
+    loader.knobs.ready_batches = "auto"
+    assert not loader.knobs.table()["ready_batches"].is_pinned
+    with make(num_workers=2, prefetch_factor=3) as other:
+        next(iter(other))
+        assert other.knobs.table()["ready_batches"].is_pinned
+
+
+def test_the_next_batch_finds_other_workers(loader: DataLoader) -> None:
+    batches = iter(loader)
+    next(batches)
+    assert loader._engine is not None
+    loader.knobs.workers = 5
+    next(batches)
+    assert loader._engine._workers._pool.n_workers == 5  # type: ignore[attr-defined]
+    assert [one["changed"] for one in loader.status()["decisions"]] == [{"workers": [2, 5]}]
+    del batches
+    next(iter(loader))
+    assert loader.knobs.workers == 5, "it stays, in later epochs too"
+
+
+@pytest.mark.parametrize(("asked", "persistent"), [("auto", True), (2, False)])
+def test_turned_at_random_the_stream_stays(asked: Any, persistent: bool) -> None:
+    with make(num_workers=0) as plain:
+        want = [digest(plain) for _ in range(2)]
+    draws = random.Random(5)
+    with make(num_workers=asked, persistent_workers=persistent) as loader:
+        for epoch in range(2):
+            assert digest(_turned(loader, draws)) == want[epoch]
+
+
+def _turned(loader: DataLoader, draws: random.Random) -> Iterator[Any]:
+    for batch in loader:
+        knobs = loader.knobs
+        knobs.workers = draws.choice([1, 2, 3, 4, "auto"])
+        knobs.ready_batches = draws.choice([1, 2, 3, 9, 40, "auto"])
+        loader.policy = draws.choice(["fixed", "rules", "hillclimb", "model"])
+        yield batch
+
+
+def test_another_thread_turns_them_while_the_loop_waits() -> None:
+    with make(num_workers=0) as plain:
+        want = digest(plain)
+    with make(Sleepy(), num_workers=2) as loader:
+        batches = iter(loader)
+        first = next(batches)
+        is_over = threading.Event()
+        turns = threading.Thread(target=_turn, args=(loader, is_over))
+        turns.start()
+        try:
+            assert digest([first, *batches]) == want
+        finally:
+            is_over.set()
+            turns.join()
+
+
+def _turn(loader: DataLoader, is_over: threading.Event) -> None:
+    draws = random.Random(6)
+    while not is_over.wait(0.001):
+        loader.knobs.set(workers=draws.randint(1, 5), ready_batches=draws.randint(1, 12))
+        loader.status()
+
+
+def test_where_their_number_is_part_of_the_stream_it_cannot_be_turned() -> None:
+    options = {"num_workers": 2, "shuffle": None, "seed": None}
+    torch.manual_seed(1)
+    want = digest(make(Streamed(), **options))
+    torch.manual_seed(1)
+    with make(Streamed(), **options) as loader:
+        draws, seen = random.Random(7), []
+        for batch in loader:
+            seen.append(batch)
+            loader.knobs.ready_batches = draws.choice([1, 2, 5, 8, "auto"])
+            with pytest.raises(ValueError, match="workers must be 2 to 2 here"):
+                loader.knobs.workers = 3
+        assert digest(seen) == want
+        assert loader.knobs.table()["workers"].is_pinned
+
+
+def test_a_sampler_of_torch_is_asked_no_further_ahead_than_torch_would() -> None:
+    with make(order="torch", seed=None, num_workers=2, prefetch_factor=3) as loader:
+        next(iter(loader))
+        assert loader.knobs.table()["ready_batches"].max == 6
+
+
+def test_in_the_callers_process_there_is_nothing_to_turn() -> None:
+    with make(num_workers=0) as loader:
+        for _ in loader:
+            pass
+        assert dict(loader.knobs) == {"workers": 0, "ready_batches": 0}
+        with pytest.raises(ValueError, match="workers must be 0 to 0 here"):
+            loader.knobs.workers = 1
+        stats = loader.stats()
+        assert stats["batches"] == stats["batches_inline"] == len(loader)
+        assert stats["make_ns"] == stats["wait_ns"]
+        assert "made in this process" in loader.verdict()
+        assert "num_workers='auto'" in loader.verdict()
+
+
+def test_fixed_holds_the_number() -> None:
+    with make(Sleepy(), policy="fixed") as loader:  # the tuner would try more
+        first = None
+        for _ in loader:
+            first = first or loader.knobs.workers
+            assert loader.knobs.workers == first
+        assert not loader.knobs.table()["workers"].is_pinned
+        assert loader.status()["policy"] == "fixed"
+
+
+def test_a_tuner_that_is_held_changes_nothing_and_begins_again_when_released() -> None:
+    tuner, settings = Tuner(2), Settings(None, 1 << 30)
+    tuner.begin(0.0)
+    settings.is_held = True
+    tuner.follow(settings, 2)
+    sleeps = (100_000_000, 1_000_000, 0)
+    assert not any(tuner.observe(0.05, 0.05, 0.05, sleeps) for _ in range(100))
+    tuner.end()
+    assert not tuner.is_inline
+    settings.is_held, settings.n_workers = False, 3
+    tuner.follow(settings, 3)
+    assert not any(tuner.observe(0.05, 0.05, 0.05, sleeps) for _ in range(100))
+    settings.n_workers = None
+    tuner.follow(settings, 3)
+    assert any(tuner.observe(0.05, 0.05, 0.05, sleeps) for _ in range(100))
+    assert tuner.n_workers == 6
+
+
+def test_what_is_told_is_what_happened() -> None:
+    with make(Sleepy(40), num_workers=2, batch_size=4) as loader:
+        for _ in loader:
+            assert loader.stats()["open"] <= loader.knobs.ready_batches
+        stats, told, status = loader.stats(), loader.telemetry(), loader.status()
+    assert stats["batches"] == 10 and stats["workers"] == 2
+    assert stats["sleep_ns"] >= 40 * 2_000_000
+    assert stats["make_ns"] >= stats["sleep_ns"] + stats["compute_ns"]
+    assert stats["wait_ns"] >= stats["first_batch_ns"] >= 4 * 2_000_000
+    assert told["stages"]["make"]["count"] == 10
+    assert told["stages"]["make"]["p50_s"] >= 0.008
+    assert told["stages"]["wait"]["count"] == 10 and told["stages"]["step"]["count"] == 9
+    assert 0 <= told["wait_share"] <= 1
+    assert status["knobs"]["workers"]["pinned"] and status["verdict"].startswith("training waits")
+    assert "<table>" in loader._repr_html_()
+
+
+def test_memory_is_what_batches_take() -> None:
+    class Large(Drawn):
+        def __getitem__(self, index: int) -> Any:
+            return torch.zeros(1 << 16)
+
+    with make(Large(40), num_workers=2) as loader:
+        kept = [batch for batch, _ in zip(loader, range(10), strict=False)]
+        del kept
+        batches = iter(loader)
+        held = next(batches)
+        assert loader.stats()["budget_used"] >= held.nbytes
+        assert loader.telemetry()["workers_pss_bytes"] is None or (
+            loader.telemetry()["workers_pss_bytes"] > 0
+        )
+
+
+# The parts
+
+
+def test_the_window_follows_what_was_asked_for_and_the_budget() -> None:
+    free = Settings(None, budget=1 << 30)
+    assert free.window(4, in_turn=False) == 4, "nobody knows how large a batch is"
+    free.saw(1000)
+    assert free.window(4, in_turn=False) == 8
+    free.saw(AHEAD_BYTES)
+    assert free.window(4, in_turn=False) == 5
+    free.n_ready = 20
+    assert free.window(4, in_turn=False) == 20
+    free.saw(1 << 28)
+    assert free.window(4, in_turn=False) == 4, "memory is a hard limit"
+    asked = Settings(3, budget=1 << 30)
+    asked.saw(1000)
+    assert asked.window(4, in_turn=False) == asked.window(4, in_turn=True) == 12
+
+
+def test_the_meter_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now)
+    monkeypatch.setattr(time, "thread_time_ns", lambda: now // 2)
+    meter = Meter()
+    second = 1_000_000_000
+    for number in range(30):
+        meter.begin()
+        now += second  # waits a second
+        if number % 2:
+            meter.made((5 * second, 3 * second, second), 100, 4)
+        meter.end()
+        now += 3 * second
+    sums = meter.sums()
+    assert (sums.batches, sums.inline, sums.nbytes) == (30, 15, 1500)
+    assert meter.first_ns == second and sums.wait == 29 * second and sums.step == 29 * 3 * second
+    assert sums.make == 15 * 5 * second + 15 * second
+    assert sums.queue == 15 * second and sums.compute == 15 * 2 * second + 15 * second // 2
+    assert sums.crew == 15 * 4 * 4 * second
+    assert sums.wait_share == 0.25
+    recent = meter.recent()
+    assert 2 <= recent.batches <= 3 and recent.wait_share == 0.25
+    assert meter.wait_shares() == [0.25] * 29
+    meter.rest()
+    meter.begin()
+    meter.end()
+    assert meter.sums().step == sums.step, "what lies between two epochs is no step"
+    assert Sums().wait_share is None
+
+
+def test_the_verdict_tells_the_last_seconds_from_the_whole_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with make(num_workers=2) as loader:
+        next(iter(loader))
+        assert "too early" in loader.verdict()
+        now = time.perf_counter_ns()
+        meter = loader._engine._workers.meter  # type: ignore[union-attr]
+        monkeypatch.setattr(time, "perf_counter_ns", lambda: now)
+        second = 1_000_000_000
+        for number in range(60):
+            meter.begin()
+            now += second * (9 if number < 30 else 1)
+            meter.made((second, second, 0), 100, 2)
+            meter.end()
+            now += second
+        assert loader.verdict().startswith("training waits 50 % of the time (8")
