@@ -33,6 +33,7 @@ struct pen__control {
     void *memory;                  /* the policy's */
     bool is_fresh;                 /* it has not been asked yet */
     char reason[PEN_REASON_CAP];
+    char log_fault[PEN_REASON_CAP]; /* why there is no log any more, "" if there is */
     pen__recent recent;
 
     /* the thread's own */
@@ -126,7 +127,7 @@ static void get_table(const pen_loader *loader, pen_knob_info table[PEN_KNOB_COU
         pen_loader_knob(loader, i, &table[i]);
 }
 
-/* A log that cannot be written is given up, and the reason says so. */
+/* A log that cannot be written is given up, and every reason from then on begins with that. */
 static void write_log(struct pen__control *c, const pen__decision *decision)
 {
     pen__text line = {0};
@@ -139,7 +140,8 @@ static void write_log(struct pen__control *c, const pen__decision *decision)
         return;
     pen__ledger_close(&c->log);
     pthread_mutex_lock(&c->lock);
-    snprintf(c->reason, sizeof c->reason, "the decision log cannot be written: %s", strerror(-rc));
+    snprintf(c->log_fault, sizeof c->log_fault, "the decision log cannot be written: %s",
+             strerror(-rc));
     pthread_mutex_unlock(&c->lock);
 }
 
@@ -279,6 +281,7 @@ int pen_loader_set_policy(pen_loader *loader, const pen_knob_policy *policy, pen
     c->memory = memory;
     c->is_fresh = true;
     rc = start_if_wanted(loader, c);
+    atomic_store(&loader->shall_show, policy && policy->decide);
     pthread_cond_broadcast(&c->changed);
     pthread_mutex_unlock(&c->lock);
     pen__free(old);
@@ -302,10 +305,23 @@ int64_t pen_loader_reason(const pen_loader *loader, char *dst, size_t dst_cap)
     if (rc)
         return rc;
     struct pen__control *c = loader->control;
+    char text[sizeof c->log_fault + sizeof c->reason + 2];
     pthread_mutex_lock(&c->lock);
-    int n = snprintf(dst, dst_cap, "%s", c->reason);
+    snprintf(text, sizeof text, "%s%s%s", c->log_fault, c->log_fault[0] && c->reason[0] ? "; " : "",
+             c->reason);
     pthread_mutex_unlock(&c->lock);
+    text[PEN_REASON_CAP - 1] = '\0'; /* what is cut off is the policy's */
+    int n = snprintf(dst, dst_cap, "%s", text);
     return (size_t)n < dst_cap ? n : PEN_ENOSPC;
+}
+
+bool pen__control_decides(const pen_loader *loader)
+{
+    struct pen__control *c = loader->control;
+    pthread_mutex_lock(&c->lock);
+    const bool decides = c->policy && c->policy->decide;
+    pthread_mutex_unlock(&c->lock);
+    return decides;
 }
 
 void pen__control_write_recent(const pen_loader *loader, pen__text *text)

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/loader_impl.h"
+#include "engine/observe.h"
 #include "engine/views.h"
 
 static const char *const action_names[] = {"raise", "skip", "replace"};
@@ -53,8 +54,11 @@ static int judge(pen_loader *loader, pen_batch *batch, bool is_counted, pen_erro
 
 static int start(pen_loader *loader, pen_error *err)
 {
-    if (loader->is_started)
+    if (loader->is_started) {
+        if (atomic_exchange(&loader->shall_show, false)) /* a policy came later */
+            pen__serve_locally(loader);
         return 0;
+    }
     if (pen__board_start(loader) != 0 || pen__control_start(loader) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "cannot start a worker thread");
     pen__serve_locally(loader);
@@ -226,6 +230,8 @@ int pen_loader_next(pen_loader *loader, int64_t timeout_ns, pen_batch **out, pen
         pen__trace_add(&loader->trace, PEN__TRACE_WAIT, began, pen__now_ns(), -1, -1);
     if (rc == 0 && atomic_load(&loader->first_batch_ns) == 0)
         atomic_store(&loader->first_batch_ns, atomic_load(&loader->times.wait_ns));
+    if (rc == 0)
+        pen__observe_mark(loader);
     return rc;
 }
 

@@ -236,6 +236,7 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     loader->ledger.fd = -1;
     pthread_mutex_init(&loader->board.lock, NULL);
     pen__trace_init(&loader->trace);
+    pen__lately_init(&loader->lately);
     pen__gate_init(&loader->io);
     pen__shares_init(&loader->shares, pen__limit_cores());
     atomic_store(&loader->newest_batch, -1);
@@ -310,6 +311,7 @@ void pen_loader_free(pen_loader *loader)
     }
     pen__free(atomic_load(&loader->readings));
     pen__board_fini(loader);
+    pen__lately_fini(&loader->lately);
     pen__trace_fini(&loader->trace);
     if (loader->marks)
         pen__sidecar_save(loader->marks);

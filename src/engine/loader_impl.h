@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "engine/carry.h"
 #include "engine/feed.h"
+#include "engine/lately.h"
 #include "engine/ledger.h"
 #include "engine/mix.h"
 #include "engine/slab.h"
@@ -55,6 +56,7 @@ struct pen_loader {
     pid_t pid;
     int64_t number;                 /* of this process's loaders, from 0: a name for displays */
     struct pen__server *servers[2]; /* who shows it: at an address, on the local socket */
+    atomic_bool shall_show;         /* on the local socket, from the next batch on */
     int max_slabs;                  /* that the budget was made for */
     int max_workers;                /* the same */
     int64_t decoder_keep;
@@ -95,6 +97,7 @@ struct pen_loader {
     _Atomic int64_t n_batches_out, n_samples_out, n_bad_seen, first_batch_ns;
     _Atomic int64_t bytes_out;
     pen__consumer_times times;
+    pen__lately lately;
 };
 
 /* 0, or PEN_EFORK in a child that inherited the loader: its threads are in the parent,
@@ -141,6 +144,8 @@ int pen__loader_make_carriers(pen_loader *loader, int n);
 /* control.c: the thread that asks the policy; all with PEN_ENOMEM. */
 int pen__control_create(pen_loader *loader, const char *log_path, pen_error *err);
 int pen__control_start(pen_loader *loader);
+/* Is there a policy that turns knobs? */
+bool pen__control_decides(const pen_loader *loader);
 /* Add the last decisions that changed something, or said something new, as a JSON array. */
 void pen__control_write_recent(const pen_loader *loader, pen__text *text);
 void pen__control_free(pen_loader *loader);

@@ -219,8 +219,35 @@ int64_t pen_loader_verdict(const pen_loader *loader, char *dst, size_t dst_cap)
     int rc = pen_loader_get_pipeline_stats(loader, &stats);
     if (rc)
         return rc;
-    return pen__verdict(&stats, (double)atomic_load(&loader->first_batch_ns) * 1e-9,
-                        pen__limit_cores(), loader->max_workers, dst, dst_cap);
+    pen__mark mark;
+    pen_pipeline_stats recent = stats;
+    const bool has_mark =
+        pen__lately_find(&((pen_loader *)(uintptr_t)loader)->lately, stats.time_ns, &mark);
+    if (has_mark)
+        pen__lately_subtract(&recent, &mark);
+    return pen__verdict(&stats, has_mark ? &recent : NULL,
+                        (double)atomic_load(&loader->first_batch_ns) * 1e-9, pen__limit_cores(),
+                        loader->max_workers, dst, dst_cap);
+}
+
+void pen__observe_mark(pen_loader *loader)
+{
+    if (!pen__lately_is_due(&loader->lately, pen__now_ns()))
+        return;
+    pen__facts facts;
+    add_up(loader, &facts);
+    pen__mark mark = {
+        .time_ns = facts.time_ns,
+        .batches = facts.batches,
+        .samples = facts.samples,
+        .idle_ns = facts.idle_ns,
+        .memory_wait_ns = facts.memory_wait_ns,
+    };
+    for (int i = 0; i < PEN_STAGE_COUNT; i++) {
+        mark.stages[i].count = pen__times_count(&facts.stages[i]);
+        mark.stages[i].sum_ns = facts.stages[i].sum_ns;
+    }
+    pen__lately_add(&loader->lately, &mark);
 }
 
 /* ---- the state vector ---- */

@@ -33,9 +33,14 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
                         const pen_machine *machine, const pen_rates *rates, double cores,
                         double batch_samples, pen_policy_state *out);
 
-/* verdict.c: the line of pen_loader_verdict.  Pure.  `first_wait_s`: for the first batch, which
- * says nothing about the rest. */
-int64_t pen__verdict(const pen_pipeline_stats *now, double first_wait_s, double cores,
-                     double max_workers, char *dst, size_t dst_cap);
+/* Leave a mark for the verdict, if it has been a second.  From the thread that takes batches. */
+void pen__observe_mark(pen_loader *loader);
+
+/* verdict.c: the line of pen_loader_verdict.  Pure.  `whole` is since the beginning, `recent` the
+ * last seconds of it, which are judged where they have batches enough; it may be NULL.
+ * `first_wait_s`: for the first batch, which says nothing about the rest. */
+int64_t pen__verdict(const pen_pipeline_stats *whole, const pen_pipeline_stats *recent,
+                     double first_wait_s, double cores, double max_workers, char *dst,
+                     size_t dst_cap);
 
 #endif

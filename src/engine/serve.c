@@ -475,8 +475,7 @@ int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err)
 
 void pen__serve_locally(pen_loader *loader)
 {
-    const bool is_wanted =
-        loader->servers[AT_ADDRESS] || (loader->opts.policy && loader->opts.policy->decide);
+    const bool is_wanted = loader->servers[AT_ADDRESS] || pen__control_decides(loader);
     const char *wish = getenv("PENSTOCK_TOP");
     if (is_wanted && !(wish && strcmp(wish, "off") == 0) && !loader->servers[LOCALLY])
         join_server(loader, NULL, true);

@@ -3,6 +3,7 @@
  * The loop's time is waiting plus its own work.  If it waits, the workers' time says why: the
  * stage that takes most of it names the bottleneck, and how many cores they kept busy says
  * whether more threads can help.  Speed-ups are bounds: no loader is faster than its consumer.
+ * What counts is the recent past; how it was on the whole is said where it was different.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -12,6 +13,8 @@
 #include "engine/observe.h"
 
 enum { N_WORK = PEN_STAGE_TENSOR + 1, MIN_BATCHES = 3 };
+
+static const double tells_apart = 0.03; /* of the time */
 
 typedef struct line {
     char *dst;
@@ -122,20 +125,33 @@ static void advise(line *l, const pen_pipeline_stats *now, const basis *b, doubl
     }
 }
 
-int64_t pen__verdict(const pen_pipeline_stats *now, double first_wait_s, double cores,
-                     double max_workers, char *dst, size_t dst_cap)
+/* How much the loop waits, and how much it did on the whole. */
+static void say_waiting(line *l, double share, double share_whole)
+{
+    say(l, "training waits %.*f %% of the time", share < 0.02 ? 1 : 0, 100 * share);
+    if (fabs(share - share_whole) >= tells_apart)
+        say(l, " (%.0f %% since the beginning)", 100 * share_whole);
+    say(l, ": ");
+}
+
+int64_t pen__verdict(const pen_pipeline_stats *whole, const pen_pipeline_stats *recent,
+                     double first_wait_s, double cores, double max_workers, char *dst,
+                     size_t dst_cap)
 {
     line l = {dst, dst_cap, 0};
-    const basis b = weigh(now, first_wait_s);
+    const bool has_recent = recent && recent->batches >= MIN_BATCHES;
+    const pen_pipeline_stats *now = has_recent ? recent : whole;
+    const basis all = weigh(whole, first_wait_s), b = has_recent ? weigh(recent, 0) : all;
     const double waiting = b.wait_s / b.seconds;
-    if (now->batches < MIN_BATCHES) {
-        say(&l, "too early to tell: %lld batches so far", (long long)now->batches);
-    } else if (waiting < 0.02) {
-        say(&l, "training waits %.1f %% of the time: it is the slower side", 100 * waiting);
-        say(&l, "; loading takes %.1f of %g cores", fmin(b.busy_cores, cores), cores);
+    if (whole->batches < MIN_BATCHES) {
+        say(&l, "too early to tell: %lld batches so far", (long long)whole->batches);
     } else {
-        say(&l, "training waits %.0f %% of the time: ", 100 * waiting);
-        advise(&l, now, &b, cores, max_workers);
+        say_waiting(&l, waiting, all.wait_s / all.seconds);
+        if (waiting < 0.02)
+            say(&l, "it is the slower side; loading takes %.1f of %g cores",
+                fmin(b.busy_cores, cores), cores);
+        else
+            advise(&l, now, &b, cores, max_workers);
     }
     return l.len < dst_cap ? (int64_t)l.len : PEN_ENOSPC;
 }

@@ -269,6 +269,36 @@ static void stats_add_up(void **state)
     pen_loader_free(loader);
 }
 
+/* A policy that always has something to say. */
+static atomic_int n_said;
+
+static void talk(void *memory, const pen_policy_state *seen, const pen_knob_info *table,
+                 pen_knobs *knobs, char *reason)
+{
+    (void)memory, (void)seen, (void)table, (void)knobs;
+    snprintf(reason, PEN_REASON_CAP, "as before");
+    atomic_fetch_add(&n_said, 1);
+}
+
+static void why_a_log_was_given_up_is_said_from_then_on(void **state)
+{
+    (void)state;
+    static const pen_knob_policy talker = {.name = "talker", .decide = talk};
+    pen_loader_opts o = controlled("fixed", "/dev/full");
+    o.policy = &talker;
+    pen_loader *loader = open_loader(&o);
+    uint64_t hash = 0;
+    take(loader, 1, &hash);
+    for (int said = atomic_load(&n_said); atomic_load(&n_said) < said + 3;)
+        usleep(1000);
+    char reason[PEN_REASON_CAP];
+    assert_true(pen_loader_reason(loader, reason, sizeof reason) > 0);
+    const char *want = "the decision log cannot be written: No space left on device; as before";
+    assert_string_equal(reason, want);
+    assert_int_equal(pen_loader_reason(loader, reason, 10), PEN_ENOSPC);
+    pen_loader_free(loader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +306,7 @@ int main(void)
         cmocka_unit_test(switching_policies_changes_no_byte_and_leaves_nothing),
         cmocka_unit_test(a_policy_of_ones_own_is_clamped_and_pins_are_kept),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_an_error),
+        cmocka_unit_test(why_a_log_was_given_up_is_said_from_then_on),
         cmocka_unit_test(stats_add_up),
     };
     return cmocka_run_group_tests(tests, make_world, unmake_world);

@@ -306,7 +306,11 @@ static void a_process_is_found_by_its_number(void **state)
     loader = served(NULL); /* nobody turns its knobs, and it was not asked to show itself */
     take(loader, 2, &hash);
     assert_int_equal(connect_locally(getpid()), -1);
+    assert_int_equal(pen_loader_set_policy(loader, pen_policy_find("rules"), NULL), 0);
+    take(loader, 1, &hash); /* from now on somebody does */
+    assert_int_equal(ask(connect_locally(getpid()), "GET /status.json HTTP/1.1"), 200);
     pen_loader_free(loader);
+    assert_int_equal(connect_locally(getpid()), -1);
     setenv("PENSTOCK_TOP", "off", 1);
     loader = open_loader(&o);
     take(loader, 2, &hash);

@@ -25,7 +25,7 @@ static pen_pipeline_stats run(double wait_s, double read_s, double decode_s, dou
 static const char *verdict(const pen_pipeline_stats *s, double cores)
 {
     static char line[PEN_VERDICT_MAX];
-    assert_true(pen__verdict(s, 0, cores, 2 * cores, line, sizeof line) > 0);
+    assert_true(pen__verdict(s, NULL, 0, cores, 2 * cores, line, sizeof line) > 0);
     return line;
 }
 
@@ -86,9 +86,22 @@ static void too_few_batches_say_nothing(void **state)
     s.batches = 2;
     assert_says(&s, 2, "too early to tell: 2 batches");
     char line[8];
-    assert_int_equal(pen__verdict(&s, 0, 2, 4, line, sizeof line), PEN_ENOSPC);
+    assert_int_equal(pen__verdict(&s, NULL, 0, 2, 4, line, sizeof line), PEN_ENOSPC);
     s = (pen_pipeline_stats){.batches = 5}; /* nothing took any time */
     verdict(&s, 2);
+}
+
+static void the_recent_past_is_judged_and_the_whole_run_told(void **state)
+{
+    (void)state;
+    char line[PEN_VERDICT_MAX];
+    pen_pipeline_stats whole = run(1, 0.1, 12, 1), recent = run(6, 0.1, 1, 18);
+    assert_true(pen__verdict(&whole, &recent, 0, 2, 4, line, sizeof line) > 0);
+    const char *want = "training waits 60 % of the time (10 % since the beginning): augment-bound";
+    assert_memory_equal(line, want, strlen(want));
+    recent.batches = 2; /* too few of them */
+    assert_true(pen__verdict(&whole, &recent, 0, 2, 4, line, sizeof line) > 0);
+    assert_non_null(strstr(line, "waits 10 % of the time: decode-bound"));
 }
 
 int main(void)
@@ -99,6 +112,7 @@ int main(void)
         cmocka_unit_test(slow_reading_asks_for_readers),
         cmocka_unit_test(a_small_budget_and_a_varying_step_are_told),
         cmocka_unit_test(too_few_batches_say_nothing),
+        cmocka_unit_test(the_recent_past_is_judged_and_the_whole_run_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
