@@ -1,0 +1,181 @@
+/* worlds.h - a loader that is arithmetic, for policies to turn the knobs of: no threads, no clock.
+ */
+#ifndef PEN_TESTS_WORLDS_H
+#define PEN_TESTS_WORLDS_H
+
+#include "testing.h"
+
+#include <math.h>
+
+#include "policy/policies.h"
+
+/* A machine, a source and a loop; times in seconds, of one sample but for the step. */
+typedef struct world {
+    double cores, compute_s, read_s, step_s, batch;
+    double io_rate; /* samples a second that the source gives at most; INFINITY */
+    double ranks;   /* 0: not told */
+    double rivals;  /* cores' worth of other programs that want to run */
+    double noise;   /* relative, of what is measured */
+    uint64_t random;
+    double max_ready;
+} world;
+
+typedef struct driver {
+    const pen_knob_policy *policy;
+    char memory[4096];
+    pen_knob_info table[PEN_KNOB_COUNT];
+    pen_knobs knobs;
+    int n_changes;
+    char reason[PEN_REASON_CAP];
+} driver;
+
+static inline double draw(world *w)
+{
+    w->random = w->random * 6364136223846793005u + 1442695040888963407u;
+    return (double)(w->random >> 11) * 0x1p-52 - 1; /* -1 to 1 */
+}
+
+static inline world usual(void)
+{
+    return (world){.cores = 2,
+                   .compute_s = 2e-3,
+                   .read_s = 5e-5,
+                   .step_s = 0.01,
+                   .batch = 64,
+                   .io_rate = INFINITY,
+                   .random = 1,
+                   .max_ready = 16};
+}
+
+static inline void start(driver *d, const char *policy, const world *w)
+{
+    memset(d, 0, sizeof *d);
+    d->policy = pen_policy_find(policy);
+    assert_non_null(d->policy);
+    assert_true(d->policy->memory_bytes <= sizeof d->memory);
+    static const double max[] = {0, 0, 1024, 128, 1, 1, 1, 1};
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        d->table[i] = (pen_knob_info){.name = "knob", .max = max[i], .is_integer = i < 4};
+    d->table[PEN_KNOB_WORKERS].min = d->table[PEN_KNOB_READY_BATCHES].min =
+        d->table[PEN_KNOB_IO].min = 1;
+    d->table[PEN_KNOB_WORKERS].max = 2 * w->cores;
+    d->table[PEN_KNOB_READY_BATCHES].max = w->max_ready;
+    pen_knobs_init(&d->knobs);
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        d->knobs.value[i] = 0;
+    d->knobs.value[PEN_KNOB_WORKERS] = w->cores;
+    d->knobs.value[PEN_KNOB_READY_BATCHES] = 3;
+    d->knobs.value[PEN_KNOB_IO] = 16;
+}
+
+static inline double readers(const pen_knobs *k)
+{
+    return fmin(k->value[PEN_KNOB_READ_AHEAD], k->value[PEN_KNOB_IO]);
+}
+
+/* Samples a second that these knobs give, and what reading takes with them. */
+static inline double supply(const world *w, const pen_knobs *k, double *read_s)
+{
+    const double workers = k->value[PEN_KNOB_WORKERS], n_readers = readers(k);
+    /* threads take turns with those of other programs */
+    const double cores = workers <= w->cores && w->rivals == 0
+                             ? workers
+                             : fmin(workers, w->cores * workers / (workers + w->rivals));
+    const double computing = cores / w->compute_s;
+    const double n_reading = n_readers > 0 ? n_readers : workers;
+    double rate = n_readers > 0 ? fmin(computing, n_readers / w->read_s)
+                                : fmin(computing, workers / (w->compute_s + w->read_s));
+    rate = fmin(rate, w->io_rate);
+    *read_s = w->read_s;
+    if (n_readers / w->read_s > w->io_rate) /* they queue at the source */
+        *read_s = n_reading / w->io_rate;
+    return rate;
+}
+
+/* The best that any setting gives. */
+static inline double oracle(const world *w)
+{
+    pen_knobs k;
+    double best = 0, read_s;
+    for (double n = 1; n <= 2 * w->cores; n++)
+        for (double io = 0; io <= 128; io++) {
+            k.value[PEN_KNOB_WORKERS] = n;
+            k.value[PEN_KNOB_READ_AHEAD] = 2 * io;
+            k.value[PEN_KNOB_IO] = fmax(io, 1);
+            best = fmax(best, supply(w, &k, &read_s));
+        }
+    return fmin(best, w->batch / w->step_s);
+}
+
+static inline double delivered(const world *w, const pen_knobs *k)
+{
+    double read_s;
+    return fmin(supply(w, k, &read_s), w->batch / w->step_s);
+}
+
+static inline pen_policy_state look(world *w, const driver *d)
+{
+    pen_policy_state s;
+    memset(&s, 0xff, sizeof s); /* NaN */
+    double read_s;
+    const double period = 0.1, can = supply(w, &d->knobs, &read_s) * (1 + w->noise * draw(w));
+    const double asked = w->batch / w->step_s, rate = fmin(can, asked);
+    s.period_s = period;
+    s.made = s.samples = rate * period;
+    s.batches = s.made / w->batch;
+    s.wait_share = 1 - rate / asked;
+    s.batch_samples = w->batch;
+    s.step_s = w->step_s;
+    s.step_cv = s.decode_cv = s.read_cv = 0.1;
+    s.decode_s = w->compute_s * 0.8 * (1 + w->noise * draw(w));
+    s.augment_s = w->compute_s * 0.2;
+    s.tensor_s = 0;
+    s.read_s = s.read_p50_s = s.read_p95_s = read_s;
+    s.batch_s = w->batch / can;
+    s.batch_p95_s = s.batch_s * 1.2;
+    s.ready = rate < asked ? 0 : d->knobs.value[PEN_KNOB_READY_BATCHES];
+    s.idle_share = 1 - rate / can;
+    s.cores = w->cores;
+    s.other_cores = w->rivals > 0 ? w->cores * 0.4 : 0;
+    s.budget_share = 0.3;
+    s.ahead_ratio = 1;
+    s.away = 0;
+    if (w->ranks > 0)
+        s.ranks = w->ranks;
+    return s;
+}
+
+/* Ask once, and turn the knobs. */
+static inline void ask(driver *d, const pen_policy_state *s)
+{
+    pen_knobs wanted = d->knobs;
+    memset(d->reason, 0, sizeof d->reason);
+    if (d->policy->decide)
+        d->policy->decide(d->memory, s, d->table, &wanted, d->reason);
+    for (int k = 0; k < PEN_KNOB_COUNT; k++) {
+        assert_false(isnan(wanted.value[k]));
+        if (d->table[k].is_pinned)
+            wanted.value[k] = d->knobs.value[k];
+        wanted.value[k] = fmin(fmax(round(wanted.value[k]), d->table[k].min), d->table[k].max);
+        d->n_changes += wanted.value[k] != d->knobs.value[k];
+    }
+    d->knobs = wanted;
+}
+
+/* Let it go on for some periods. */
+static inline void run(driver *d, world *w, int periods)
+{
+    for (int i = 0; i < periods; i++) {
+        const pen_policy_state s = look(w, d);
+        ask(d, &s);
+    }
+}
+
+static inline void assert_reaches(driver *d, world *w, double share)
+{
+    if (delivered(w, &d->knobs) < share * oracle(w))
+        fail_msg("%.0f of %.0f samples/s with %g workers, %g readers: %s", delivered(w, &d->knobs),
+                 oracle(w), d->knobs.value[PEN_KNOB_WORKERS], readers(&d->knobs), d->reason);
+}
+
+#endif
