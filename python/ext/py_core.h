@@ -138,6 +138,8 @@ pen_pipeline *py_pipeline_get(py_state *state, PyObject *object);
 
 /* The C loader if it is open, whichever thread is in it; else NULL and an exception. */
 pen_loader *py_loader_peek(PyObject *object);
+/* +1 before Python's lock is let go in a call that any thread may make, -1 after. */
+void py_loader_beside(PyObject *object, int change);
 /* The policy with a name; -1 and ValueError. */
 int py_policy_get(PyObject *name, const pen_knob_policy **out);
 

@@ -8,7 +8,8 @@
  * A pen_loader is for one thread at a time.  `is_busy` (guarded by Python's
  * lock) is set while a call is inside the library, and a second thread gets an
  * exception instead of a race.  A signal handler that closes the loader between
- * two slices is legal.
+ * two slices is legal.  What any thread may call looks at the loader under Python's lock;
+ * a call that lets go of it is counted (`n_beside`), and nobody closes meanwhile.
  */
 #include "py_core.h"
 
@@ -18,6 +19,7 @@ typedef struct py_loader {
     PyObject_HEAD pen_loader *loader; /* NULL once closed */
     pen_dataset *dataset;
     bool is_busy;
+    int n_beside; /* calls of other threads that a close must not pull the loader away from */
 } py_loader;
 
 /* ---- making and ending ---- */
@@ -62,6 +64,7 @@ static PyObject *wrap_loader(PyTypeObject *type, pen_loader *loader, pen_dataset
     self->loader = loader;
     self->dataset = pen_dataset_ref(dataset);
     self->is_busy = false;
+    self->n_beside = 0;
     return (PyObject *)self;
 }
 
@@ -168,12 +171,21 @@ pen_loader *py_loader_peek(PyObject *object)
     return self->loader ? self->loader : usable(object);
 }
 
+void py_loader_beside(PyObject *object, int change)
+{
+    ((py_loader *)object)->n_beside += change;
+}
+
 static PyObject *loader_close(PyObject *object, PyObject *unused)
 {
     (void)unused;
     py_loader *self = (py_loader *)object;
     if (self->loader && !usable(object))
         return NULL;
+    if (self->n_beside > 0) {
+        PyErr_SetString(PyExc_RuntimeError, "the loader is in use by another thread");
+        return NULL;
+    }
     free_loader(self);
     Py_RETURN_NONE;
 }

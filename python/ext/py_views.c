@@ -63,7 +63,13 @@ PyObject *py_loader_trace_stop(PyObject *object, PyObject *path)
         return NULL;
     pen_loader *loader = py_loader_peek(object);
     pen_error err = PY_NO_ERROR;
-    const int64_t n = loader ? pen_loader_trace_stop(loader, PyBytes_AsString(bytes), &err) : -1;
+    int64_t n = -1;
+    if (loader) { /* megabytes to write: others go on meanwhile */
+        const char *file = PyBytes_AsString(bytes);
+        py_loader_beside(object, 1);
+        Py_BEGIN_ALLOW_THREADS n = pen_loader_trace_stop(loader, file, &err);
+        Py_END_ALLOW_THREADS py_loader_beside(object, -1);
+    }
     Py_DECREF(bytes);
     if (!loader)
         return NULL;
