@@ -289,7 +289,7 @@ def test_the_meter_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (sums.batches, sums.inline, sums.nbytes) == (30, 15, 1500)
     assert meter.first_ns == second and sums.wait == 29 * second and sums.step == 29 * 3 * second
     assert sums.make == 15 * 5 * second + 15 * second
-    assert sums.queue == 15 * second and sums.compute == 15 * 2 * second + 15 * second // 2
+    assert sums.queue == 15 * second and sums.compute == 15 * 2 * second + 15 * second
     assert sums.crew == 15 * 4 * 4 * second
     assert sums.wait_share == 0.25
     recent = meter.recent()
@@ -319,3 +319,11 @@ def test_the_verdict_tells_the_last_seconds_from_the_whole_run(
             meter.end()
             now += second
         assert loader.verdict().startswith("training waits 50 % of the time (8")
+
+
+def test_batches_that_sleep_in_the_callers_process_do_not_compute() -> None:
+    with make(Sleepy(40), num_workers=0) as loader:
+        for _ in loader:
+            pass
+        stats = loader.stats()
+    assert stats["sleep_ns"] >= 19 * 4_000_000, "all but the first, before which nobody knew"

@@ -3,7 +3,7 @@
 The loop's time is waiting (in next()) and its own step between two batches; what lies between two
 epochs is neither.  A batch's making is computing, standing in the queue for a core, and sleep
 (disk, network, locks).  Batches made in the caller's own process have no queue told apart: it counts
-as sleep there.  One thread at a time counts; any may look.
+as sleep there, and where they take a moment only, all of it is computing.  One thread at a time counts; any may look.
 """
 
 import itertools
@@ -14,6 +14,7 @@ from typing import NamedTuple
 _RECENT_SECONDS = 10
 _TRAIL = 60  # seconds
 _TIMES = 512  # batches whose times are kept
+_QUICK_NS = 200_000  # a batch made here in less is not worth asking the kernel for its CPU time
 
 
 class Sums(NamedTuple):
@@ -76,19 +77,20 @@ class Meter:
         self._sums = [0] * len(Sums._fields)
         self._trail: deque[tuple[int, Sums]] = deque(maxlen=_TRAIL + 1)
         self._came = self._left = 0
-        self._cpu = 0
+        self._cpu = -1
+        self._is_slow_here = False  # the last batch was made in this process, and took a while
         self._has_made = False
         self._n_workers = 0
 
     def begin(self) -> None:
         """The loop asks for a batch."""
         self._came = time.perf_counter_ns()
-        self._cpu = time.thread_time_ns()
+        self._cpu = time.thread_time_ns() if self._is_slow_here else -1
         self._has_made = False
 
     def made(self, cost: tuple[int, int, int], nbytes: int, n_workers: int) -> None:
         """A worker's batch is there."""
-        self._has_made = True
+        self._has_made, self._is_slow_here = True, False
         self._add_cost(*cost)
         self._sums[8] += nbytes
         if n_workers != self._n_workers:
@@ -108,7 +110,9 @@ class Meter:
         now, sums = time.perf_counter_ns(), self._sums
         spent = now - self._came
         if not self._has_made:
-            self._add_cost(spent, min(spent, time.thread_time_ns() - self._cpu), 0)
+            busy = spent if self._cpu < 0 else min(spent, time.thread_time_ns() - self._cpu)
+            self._add_cost(spent, busy, 0)
+            self._is_slow_here = spent > _QUICK_NS
             sums[7] += 1
         elif self._left:
             sums[6] += self._n_workers * (now - self._left)
