@@ -69,8 +69,9 @@ typedef struct pen_pipeline_stats {
  * struct_size of another library, PEN_EFORK. */
 PEN_API int pen_loader_get_pipeline_stats(const pen_loader *loader, pen_pipeline_stats *out);
 
-/* One line for a person: who waits for whom, for what, and what would help.  Of the time since
- * the first batch.  Returns its length, PEN_ENOSPC or PEN_EFORK. */
+/* One line for a person: who waits for whom, for what, and what would help.  Of the last ten
+ * seconds or so, and how it was since the first batch where that differs.  Returns its length,
+ * PEN_ENOSPC or PEN_EFORK. */
 #define PEN_VERDICT_MAX 512
 PEN_API int64_t pen_loader_verdict(const pen_loader *loader, char *dst, size_t dst_cap);
 

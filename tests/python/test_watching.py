@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import textwrap
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -275,6 +276,20 @@ def test_a_trace_ends_by_itself(folder, ops, tmp_path):
     assert json.loads(path.read_text())["traceEvents"]
     with pytest.raises(ValueError, match="seconds must be above 0"):
         loader.trace(path, 0)
+
+
+def test_others_go_on_while_a_trace_is_written(folder, ops, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)  # whoever writes to it waits for a reader, and that is us
+    with penstock.Loader(folder, ops, 4, num_workers=2) as loader:
+        for _ in loader:
+            loader._core.trace_start()
+            writer = threading.Thread(target=loader._core.trace_stop, args=(str(path),))
+            writer.start()
+            break
+        assert sum(1 for _ in loader) == len(loader)
+        assert json.loads(path.read_text())["traceEvents"]
+        writer.join()
 
 
 # the terminal

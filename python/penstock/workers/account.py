@@ -17,7 +17,7 @@ from penstock.workers.settings import Panel
 
 _EARLY = 3  # batches
 _WAITS = 0.02  # of the time: less than that, training is the slower side
-_TELLS_APART = 0.1  # of the time: the whole run waited that much more or less than the last seconds
+_TELLS_APART = 0.03  # of the time: the whole run is told where it differs by that
 _SLEEPS = 0.5  # of a batch's making
 _QUEUES = 0.25  # of the time that batches want a core
 _IDLE = 0.4  # of the workers' time
