@@ -54,6 +54,13 @@ bench: setup-build $(INSTALLED) ## Compare with other loaders: table, JSON and p
 	@.venv-bench/main/bin/python -m bench.run $(if $(DATA),--data '$(DATA)') \
 	  --json bench/results/local/bench.json --plot bench/results/local/bench.png $(ARGS)
 
+bench-adapt: setup-test $(INSTALLED) ## Does it adapt? Policies and other loaders in changing conditions (ARGS=--quick)
+	@scripts/setup-bench
+	@.venv-bench/main/bin/python -m bench.adapt $(if $(DATA),--data '$(DATA)') \
+	  --json bench/results/local/adapt.json --plot bench/results/local/adapt.png \
+	  --report bench/results/local/adapt.md $(ARGS)
+	@echo "bench-adapt: see bench/results/local/adapt.md"
+
 bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
 	@ninja -C build-bench --quiet
@@ -86,4 +93,4 @@ $(INSTALLED): $(PACKAGE) | setup-build
 	@scripts/install-package
 	@touch $@
 
-.PHONY: run build test san tsan lint format fuzz bench bench-kernels bench-telemetry clean distclean help
+.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-kernels bench-telemetry clean distclean help

@@ -8,7 +8,7 @@ from pathlib import Path
 _PROC = Path("/proc")
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """`pid` and every live process below it."""
     found, todo = [], [pid]
     while todo:
@@ -41,7 +41,7 @@ def memory_kib(pid: int) -> tuple[int, int]:
     batch or a library are not counted double. The second leaves out mapped files, which are page cache.
     """
     total = own = 0
-    for process in _descendants(pid):
+    for process in descendants(pid):
         pss = _fields(_PROC / str(process) / "smaps_rollup")
         total += pss.get("Pss", 0)
         own += pss.get("Pss_Anon", 0) + pss.get("Pss_Shmem", 0)
@@ -56,7 +56,7 @@ def private_kib(pid: int) -> int:
     the same; so here shared memory is what its files (memfds, /dev/shm) have been given.
     """
     anonymous, files = 0, {}
-    for process in _descendants(pid):
+    for process in descendants(pid):
         anonymous += _fields(_PROC / str(process) / "smaps_rollup").get("Pss_Anon", 0)
         files |= _shared_files(_PROC / str(process))
     return anonymous + sum(files.values()) // 2
@@ -82,15 +82,13 @@ def _shared_files(process: Path) -> dict[tuple[int, int], int]:
 
 def bytes_read(pid: int) -> int:
     """Bytes a tree has asked for with read calls. Mapped files do not show up here."""
-    return sum(
-        _fields(_PROC / str(process) / "io").get("rchar", 0) for process in _descendants(pid)
-    )
+    return sum(_fields(_PROC / str(process) / "io").get("rchar", 0) for process in descendants(pid))
 
 
 def cpu_seconds(pid: int) -> float:
     """Processor time a tree has used so far, with that of ended processes their parents have waited for."""
     ticks = 0
-    for process in _descendants(pid):
+    for process in descendants(pid):
         try:
             text = (_PROC / str(process) / "stat").read_text()
         except OSError:

@@ -42,7 +42,7 @@ def _watch(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, int]
     return total_peak, own_peak
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
     return {**os.environ, **quiet}
 
@@ -62,7 +62,7 @@ def run_worker(
     # Files rather than pipes: nobody reads while the contestant runs, and a full pipe would stop it.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=out, stderr=errors, env=_environment(), start_new_session=True
+            command, cwd=ROOT, stdout=out, stderr=errors, env=environment(), start_new_session=True
         )
         try:
             total, own = _watch(process, time.monotonic() + options.timeout)

@@ -6,13 +6,29 @@ It delivers NHWC, which is what TensorFlow trains on, so nobody has to transpose
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from bench.common import IN_PLACE, MEAN, RATIO, SCALE, SIZE, STD, Batch, Job, Loader, Spec
 
 VARIANTS = {
     "tfdata-autotune": Spec("tf.data, AUTOTUNE", IN_PLACE, "folder", "main"),
+    # A dispatcher and a worker, in this process; what a cluster would add is not measured.
+    "tfdata-service": Spec("tf.data service, AUTOTUNE", IN_PLACE, "folder", "main"),
     "tfdata-fixed": Spec("tf.data, fixed threads", IN_PLACE, "folder", "main"),
 }
+
+
+_servers: list[Any] = []  # they serve as long as somebody holds them
+
+
+def _served(tf: Any) -> Any:
+    """What sends a dataset through a local dispatcher and worker."""
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.partition("://")[2]
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    _servers.extend((dispatcher, worker))
+    return service.distribute(processing_mode="parallel_epochs", service=dispatcher.target)
 
 
 def load(job: Job) -> Loader:
@@ -22,7 +38,8 @@ def load(job: Job) -> Loader:
     # One layer of parallelism, the map's, so that no more threads than the others' compete for the cores.
     tf.config.threading.set_inter_op_parallelism_threads(job.threads)
     tf.config.threading.set_intra_op_parallelism_threads(1)
-    calls = tf.data.AUTOTUNE if job.variant == "tfdata-autotune" else job.threads
+    is_tuned = job.variant != "tfdata-fixed"
+    calls = tf.data.AUTOTUNE if is_tuned else job.threads
     scale = tf.constant([1 / (255 * s) for s in STD], tf.float32)
     shift = tf.constant([-m / s for m, s in zip(MEAN, STD, strict=True)], tf.float32)
     whole = tf.constant([0.0, 0.0, 1.0, 1.0], shape=[1, 1, 4])
@@ -53,13 +70,14 @@ def load(job: Job) -> Loader:
             .shuffle(len(files), seed=job.seed)
             .map(decode, num_parallel_calls=calls)
             .batch(job.batch_size)
-            .prefetch(tf.data.AUTOTUNE if job.variant == "tfdata-autotune" else 2)
-            .with_options(options)
         )
+        if job.variant == "tfdata-service":
+            dataset = dataset.apply(_served(tf))
+        dataset = dataset.prefetch(tf.data.AUTOTUNE if is_tuned else 2).with_options(options)
         return lambda _epoch: iter(dataset)
 
     settings = {
-        "num_parallel_calls": "AUTOTUNE" if job.variant == "tfdata-autotune" else job.threads,
+        "num_parallel_calls": "AUTOTUNE" if is_tuned else job.threads,
         "private_threadpool_size": job.threads,
         "intra_op_threads": 1,
         "deterministic": False,

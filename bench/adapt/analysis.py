@@ -1,0 +1,202 @@
+"""From runs to findings: what each entrant reached in a scenario, and whether `model` did what it should."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from bench.adapt.entrants import FIXED, MODEL, ORACLE, POLICIES, best_of_torch
+from bench.adapt.measure import adapted_after_s
+from bench.adapt.scenarios import ADAPTING_S, PERIOD_S, Phase, Scenario, spans
+from bench.adapt.stats import anova, paired, summary
+
+REACHES = 0.95  # of the oracle
+MORE = 1.1  # times the oracle's memory and threads
+CONTROL = 0.01  # of a core
+BOTTLENECK = 0.1  # of the time waited with the defaults: loading is what is slow
+LESS_WAIT = 0.3
+
+Runs = dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing to show: True, False, or None where it cannot be told."""
+
+    what: str
+    holds: bool | None
+    told: str
+
+
+def values(runs: list[dict[str, Any]], key: str) -> list[float]:
+    return [run[key] for run in runs if run[key] is not None]
+
+
+def shown(runs: Runs) -> list[str]:
+    """Entrants in order, of torch's only the best."""
+    rates = {name: fmean(values(of, "settled")) for name, of in runs.items() if of}
+    best = best_of_torch(list(rates), rates)
+    kept = [name for name in rates if not name.startswith("torch-") or name == best]
+    return sorted(kept, key=lambda name: -rates[name])
+
+
+def phase_ratios(runs: Runs, key: str = "settled") -> list[float]:
+    """`model` over the oracle, phase by phase."""
+    found = []
+    for index in range(len(runs[MODEL][0]["phases"])):
+        ours, best = (
+            fmean(run["phases"][index][key] for run in runs[name]) for name in (MODEL, ORACLE)
+        )
+        found.append(ours / best if best else 1.0)
+    return found
+
+
+def adapting_times(scenario: Scenario, runs: Runs) -> list[float | None]:
+    """Median over seeds of the seconds until `model` was at 95 % of the oracle, phase by phase."""
+    found: list[float | None] = []
+    for span in spans(scenario):
+        wanted = REACHES * fmean(run["phases"][span.index]["settled"] for run in runs[ORACLE])
+        times = [adapted_after_s(run["timeline"], span, wanted) for run in runs[MODEL]]
+        reached = sorted(float("inf") if t is None else t for t in times)
+        middle = reached[len(reached) // 2]
+        found.append(None if middle == float("inf") else middle)
+    return found
+
+
+def _mean_threads(runs: list[dict[str, Any]]) -> float | None:
+    seen = [p["threads"] for run in runs for p in run["phases"] if p["threads"] is not None]
+    return fmean(seen) if seen else None
+
+
+def against_oracle(scenario: Scenario, runs: Runs) -> list[Check]:
+    if not runs.get(ORACLE) or not runs.get(MODEL):
+        return []
+    ratios, times = phase_ratios(runs), adapting_times(scenario, runs)
+    late = [t for t in times if t is None or t > ADAPTING_S]
+    told = ", ".join("never" if t is None else f"{t / PERIOD_S:.0f}" for t in times)
+    checks = [
+        Check(
+            "at least 95 % of the oracle",
+            min(ratios) >= REACHES,
+            ", ".join(f"{100 * r:.0f} %" for r in ratios),
+        ),
+        Check("within 20 periods", not late, f"{told} periods"),
+    ]
+    threads, most = _mean_threads(runs[MODEL]), _mean_threads(runs[ORACLE])
+    if threads is not None and most is not None:
+        told = f"{threads:.1f} against {most:.1f}"
+        checks.append(Check("threads at most the oracle's and 10 %", threads <= MORE * most, told))
+    memory, limit = (median(values(runs[n], "memory_bytes")) / 1e6 for n in (MODEL, ORACLE))
+    told = f"{memory:.0f} against {limit:.0f} MB"
+    checks.append(Check("memory at most the oracle's and 10 %", memory <= MORE * limit, told))
+    return checks
+
+
+def is_ahead(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> bool:
+    """Faster than `model`, beyond what chance explains; with one seed, beyond 5 %."""
+    test = paired(values(ours, "settled"), values(theirs, "settled"))
+    if test is None:
+        return fmean(values(ours, "settled")) < REACHES * fmean(values(theirs, "settled"))
+    return bool(test["difference"] + test["half"] < 0)
+
+
+def against_others(runs: Runs) -> list[Check]:
+    if not runs.get(MODEL):
+        return []
+    ours = runs[MODEL]
+    others = [name for name in shown(runs) if name not in (MODEL, ORACLE)]
+    ahead = [name for name in others if is_ahead(runs[name], ours)]
+    checks = [Check("nobody is ahead", not ahead, ", ".join(ahead) or "nobody")]
+    return checks + less_waiting(runs, others)
+
+
+def less_waiting(runs: Runs, others: list[str]) -> list[Check]:
+    """Than with the defaults and than peers, where they are waited for and the oracle shows that it can be less."""
+    waited = {name: fmean(values(of, "wait_share")) for name, of in runs.items()}
+    named = [name for name in others if name == FIXED or not name.startswith("penstock")]
+    named = [
+        n
+        for n in named
+        if waited[n] > BOTTLENECK and waited.get(ORACLE, 0) <= (1 - LESS_WAIT) * waited[n]
+    ]
+    if not named:
+        return []
+    less = {name: 1 - waited[MODEL] / waited[name] for name in named}
+    told = ", ".join(f"than {name} {100 * share:.0f} %" for name, share in less.items())
+    return [Check("waits at least 30 % less", min(less.values()) >= LESS_WAIT, told)]
+
+
+def limits(scenario: dict[str, Any], runs: Runs) -> list[Check]:
+    """What no run of ours may do."""
+    checks = []
+    budget = scenario["memory_budget"]
+    ours = [run for name, of in runs.items() if name.startswith("penstock") for run in of]
+    if budget and ours:
+        told = max(values(ours, "budget_peak_bytes"), default=0)
+        grown = max(values(ours, "memory_bytes"))
+        # Batches in the loop's hands have left the budget, and threads have stacks: seen from outside, so much more.
+        room = budget + 2 * scenario["batch_bytes"] + 32e6
+        checks.append(
+            Check(
+                "memory within the budget",
+                told <= budget and grown <= room,
+                f"{told / 1e6:.0f} MB by its own count, {grown / 1e6:.0f} MB seen, of {budget / 1e6:.0f}",
+            )
+        )
+    control = values(runs.get(MODEL, []), "control_cores")
+    if control:
+        told_share = f"{100 * max(control):.2f} %"
+        checks.append(Check("control below 1 % of a core", max(control) < CONTROL, told_share))
+    verified = scenario.get("verified") or {}
+    if "equal" in verified:
+        told_hash = f"{verified['batches']} batches, {verified['changes']} changes of knobs"
+        checks.append(Check("the stream of one thread", verified["equal"], told_hash))
+    elif verified:
+        checks.append(Check("the stream of one thread", None, str(verified.get("problem"))))
+    return checks
+
+
+def read_scenario(stored: dict[str, Any]) -> Scenario:
+    """The scenario as it was run."""
+    phases = tuple(Phase(**phase) for phase in stored["phases"])
+    return Scenario(stored["name"], stored["title"], phases, stored["data"], stored["step_ms"])
+
+
+def findings(stored: dict[str, Any]) -> list[Check]:
+    runs: Runs = {name: of for name, of in stored["runs"].items() if of}
+    scenario = read_scenario(stored)
+    return against_oracle(scenario, runs) + against_others(runs) + limits(stored, runs)
+
+
+def tests(runs: Runs) -> dict[str, Any]:
+    """Paired t-tests of `model` with each of the others, and ANOVA over policies."""
+    ours = values(runs.get(MODEL, []), "settled")
+    pairs = {
+        name: paired(ours, values(of, "settled")) for name, of in runs.items() if name != MODEL
+    }
+    groups = [values(runs[name], "settled") for name in POLICIES if runs.get(name)]
+    return {"paired": pairs, "anova": anova(groups)}
+
+
+def row(runs: Runs, name: str) -> dict[str, Any]:
+    """An entrant's line of the table."""
+    of = runs[name]
+    settled = summary(values(of, "settled"))
+    best = fmean(values(runs[ORACLE], "settled")) if runs.get(ORACLE) else None
+    phases = [phase for run in of for phase in run["phases"]]
+    return {
+        "name": name,
+        **settled,
+        "of_oracle": settled["mean"] / best if best else None,
+        "adapting": fmean(phase["adapting"] for phase in phases),
+        "wait_share": fmean(values(of, "wait_share")),
+        **{key: median(phase[key] for phase in phases) for key in ("p50_ms", "p95_ms", "p99_ms")},
+        "memory_mb": max(values(of, "memory_bytes")) / 1e6,
+        "threads": _mean_threads(of),
+        "os_threads": max(values(of, "os_threads")),
+        "processes": max(values(of, "processes")),
+        "cores": fmean(values(of, "cpu_cores")),
+        "control": max(values(of, "control_cores")),
+        "other_cores": fmean(values(of, "other_cores")),
+    }

@@ -1,0 +1,64 @@
+"""Who takes part in a scenario, and with which settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.adapt.scenarios import Scenario
+from bench.common import Job, Loader
+from bench.contestants import module_of
+
+MODEL, ORACLE, FIXED = "penstock-model", "penstock-oracle", "penstock-fixed"
+POLICIES = (FIXED, "penstock-rules", "penstock-hillclimb", MODEL)  # that ANOVA is about
+TORCH_WORKERS = (1, 2, 4, 8, 16)
+_POOL = 16  # threads tf.data may use: AUTOTUNE needs room to tune in, beyond the cores where reading waits
+_PEERS = {  # title, contestant of bench.run, threads
+    "tfdata-autotune": ("tf.data, AUTOTUNE", "tfdata-autotune", _POOL),
+    "tfdata-service": ("tf.data service", "tfdata-service", _POOL),
+    "dali": ("DALI, CPU", "dali-fused", 2),
+}
+
+
+@dataclass(frozen=True)
+class Entrant:
+    name: str
+    title: str
+    env: str  # which virtual environment runs it
+    workers: int | None = None  # of a DataLoader
+
+    @property
+    def is_ours(self) -> bool:
+        return self.name.startswith("penstock")
+
+    @property
+    def policy(self) -> str:
+        """Penstock's. The oracle's knobs are turned from outside."""
+        name = self.name.removeprefix("penstock-")
+        return "fixed" if name == "oracle" else name
+
+
+def entrants(scenario: Scenario, torch_workers: tuple[int, ...] = TORCH_WORKERS) -> list[Entrant]:
+    """All who can take part. With Python items only DataLoaders can, and policies are not theirs."""
+    ours = (FIXED, MODEL, ORACLE) if scenario.is_python else (*POLICIES, ORACLE)
+    found = [Entrant(name, name.replace("penstock-", "Penstock "), "penstock") for name in ours]
+    env = (
+        "penstock" if scenario.is_python else "main"
+    )  # penstock.torch's own torch, for the same items
+    found += [Entrant(f"torch-{n}", f"DataLoader, {n} workers", env, n) for n in torch_workers]
+    if not scenario.is_python:
+        found += [Entrant(name, title, "main") for name, (title, _, _) in _PEERS.items()]
+    return found
+
+
+def best_of_torch(names: list[str], rates: dict[str, float]) -> str | None:
+    """The number of workers that was best, which nobody knows before."""
+    there = [name for name in names if name.startswith("torch-") and name in rates]
+    return max(there, key=lambda name: rates[name], default=None)
+
+
+def load_peer(name: str, view: Path, batch_size: int, seed: int, workers: int | None) -> Loader:
+    """A contestant of bench.run, imported and not yet made."""
+    variant, threads = ("torch-turbo", workers or 0) if workers is not None else _PEERS[name][1:]
+    loader: Loader = module_of(variant).load(Job(variant, view, batch_size, threads, seed))
+    return loader

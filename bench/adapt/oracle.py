@@ -1,0 +1,163 @@
+"""The best fixed setting of each phase, found by search: what a policy is measured against.
+
+Penstock's knobs turn while it runs, so one process tries them all under a phase's conditions, each for some
+seconds: first a coarse grid, then around the best, then the best few again. Whatever is within 2 % of the best
+counts as equal, and of those the one with the fewest threads and batches is taken: a wasteful oracle would
+make waste look good.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bench.adapt.entrants import ORACLE, Entrant
+from bench.adapt.measure import rate
+from bench.adapt.runner import Action, Knobs, Run, perform
+from bench.adapt.scenarios import Phase, Scenario
+
+_WORKERS, _READERS = (1, 2, 4), (0, 8, 32, 96)
+_PYTHON_WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
+_READY = 4  # batches, while workers and readers are sought
+_EQUAL = 0.98
+_SETTLE_S = 0.7
+_AGAIN = 4  # of the best, measured again
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How thorough the search is."""
+
+    seconds: float = 2.5  # each setting
+    is_coarse: bool = False  # no refinement, a smaller grid
+    most_workers: int = 4
+
+
+def knobs(workers: float, readers: float, ready: float) -> Knobs:
+    return {
+        "workers": workers,
+        "read_ahead": 2 * readers,
+        "io": max(readers, 1) if readers else 16,
+        "ready_batches": ready,
+    }
+
+
+def _cost(setting: Knobs) -> tuple[float, float]:
+    threads = setting["workers"] + min(setting.get("read_ahead", 0), setting.get("io", 0))
+    return threads, setting.get("ready_batches", 0)
+
+
+def choose(rates: dict[tuple[tuple[str, float], ...], list[float]]) -> Knobs:
+    """The cheapest of those as good as the best; medians of what was measured."""
+    found = {setting: median(values) for setting, values in rates.items()}
+    best = max(found.values())
+    equal = [dict(setting) for setting, value in found.items() if value >= _EQUAL * best]
+    return min(equal, key=_cost)
+
+
+def coarse_grid(effort: Effort) -> list[Knobs]:
+    readers = (0, 32) if effort.is_coarse else _READERS
+    workers = [
+        w for w in (_WORKERS[1:] if effort.is_coarse else _WORKERS) if w <= effort.most_workers
+    ]
+    return [knobs(w, r, _READY) for w, r in itertools.product(workers, readers)]
+
+
+def neighbours(setting: Knobs, effort: Effort) -> list[Knobs]:
+    """One step in every direction."""
+    workers, ready = setting["workers"], setting["ready_batches"]
+    readers = min(setting["read_ahead"], setting["io"])
+    near = [
+        knobs(w, readers, ready)
+        for w in (workers - 1, workers + 1)
+        if 1 <= w <= effort.most_workers
+    ]
+    near += [knobs(workers, r, ready) for r in {readers // 2, readers * 1.5 // 1, readers * 2, 4.0}]
+    near += [knobs(workers, readers, b) for b in (2, 3, 6, 10)]
+    return [one for one in near if one != setting]
+
+
+class Search:
+    """Tries settings under the conditions of one phase."""
+
+    def __init__(self, scenario: Scenario, phase: Phase, view: Path | None, effort: Effort) -> None:
+        self._scenario = replace(scenario, phases=(phase,))
+        self._phase, self._view, self._effort = phase, view, effort
+        self.rates: dict[tuple[tuple[str, float], ...], list[float]] = {}
+        self.problem: str | None = None
+
+    def _note(self, setting: Knobs, value: float) -> None:
+        self.rates.setdefault(tuple(sorted(setting.items())), []).append(value)
+
+    def _perform(self, actions: list[Action], seconds: float) -> dict[str, Any]:
+        entrant = Entrant(ORACLE, "", "penstock")
+        notes = perform(Run(self._scenario, entrant, 0, self._view, tuple(actions), seconds))
+        self.problem = notes.get("skipped") or notes.get("failed")
+        return notes
+
+    def _try_live(self, settings: list[Knobs]) -> None:
+        """One process, one setting after another."""
+        each = self._effort.seconds
+        actions = [
+            Action(i * each, self._phase if i == 0 else None, s) for i, s in enumerate(settings)
+        ]
+        notes = self._perform(actions, each * len(settings))
+        if self.problem:
+            return
+        got, rows = np.array(notes["got"]) - notes["first"], np.array(notes["rows"], dtype=float)
+        for action, setting in zip(actions, settings, strict=True):
+            self._note(setting, rate(got, rows, action.at + _SETTLE_S, action.at + each))
+
+    def _try_apart(self, settings: list[Knobs]) -> None:
+        """A process each: the workers of a Python data set are set when its loader is made."""
+        for setting in settings:
+            notes = self._perform([Action(0.0, self._phase, setting)], self._effort.seconds + 1)
+            if self.problem:
+                return
+            got, rows = (
+                np.array(notes["got"]) - notes["first"],
+                np.array(notes["rows"], dtype=float),
+            )
+            self._note(setting, rate(got, rows, 1.0, self._effort.seconds + 1))
+
+    def _best(self, count: int) -> list[Knobs]:
+        order = sorted(self.rates, key=lambda setting: -median(self.rates[setting]))
+        return [dict(setting) for setting in order[:count]]
+
+    def run(self) -> Knobs | None:
+        """The best setting, or None with `problem` saying why."""
+        if self._scenario.is_python:
+            counts = (1, 2, 8) if self._effort.is_coarse else _PYTHON_WORKERS
+            self._try_apart([{"workers": n} for n in counts])
+        else:
+            self._try_live(coarse_grid(self._effort))
+            if not self.problem and not self._effort.is_coarse:
+                self._try_live(neighbours(choose(self.rates), self._effort))
+                self._try_live(self._best(_AGAIN) * 2)
+        return None if self.problem else choose(self.rates)
+
+
+def search(
+    scenario: Scenario, view: Path | None, effort: Effort
+) -> tuple[dict[tuple[float, ...], Knobs], list[dict[str, Any]], str | None]:
+    """Best knobs by conditions; all that was tried; or why there are none."""
+    best: dict[tuple[float, ...], Knobs] = {}
+    tried: list[dict[str, Any]] = []
+    for phase in scenario.phases:
+        if phase.conditions in best:
+            continue
+        one = Search(scenario, phase, view, effort)
+        found = one.run()
+        tried += [
+            {"phase": str(phase), "knobs": dict(setting), "rates": [round(v, 1) for v in values]}
+            for setting, values in one.rates.items()
+        ]
+        if found is None:
+            return {}, tried, one.problem
+        best[phase.conditions] = found
+    return best, tried, None

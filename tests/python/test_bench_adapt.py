@@ -1,0 +1,229 @@
+"""bench.adapt: what it computes from notes of a run, and the file system that is slow on purpose."""
+
+import importlib
+import math
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench.adapt import measure, oracle  # noqa: E402
+from bench.adapt.mechanisms import Unavailable, slow_folder  # noqa: E402
+from bench.adapt.runner import schedule  # noqa: E402
+from bench.adapt.scenarios import ADAPTING_S, SCENARIOS, Phase, Scenario, spans  # noqa: E402
+
+TWO = Scenario("two", "two phases", (Phase(5, hogs=1), Phase(10)), step_ms=10)
+
+
+def scipy_parts(name):
+    """Statistics and what uses them; scipy belongs to the benchmark's environment."""
+    pytest.importorskip("scipy")
+    return importlib.import_module(f"bench.adapt.{name}")
+
+
+def test_phases_follow_each_other_and_settle_after_twenty_periods():
+    first, second = spans(TWO)
+    assert (first.begin, first.settled, first.end) == (0, ADAPTING_S, 5)
+    assert (second.begin, second.settled, second.end) == (5, 5 + ADAPTING_S, 15)
+
+
+def test_a_shorter_scenario_keeps_something_after_adapting():
+    for scenario in SCENARIOS.values():
+        for span in spans(scenario.scaled(0.001)):
+            assert span.end - span.settled >= 1
+
+
+def test_a_phase_shorter_than_adapting_has_no_settled_part():
+    (span,) = spans(Scenario("short", "", (Phase(1),)))
+    assert span.settled == span.end == 1
+
+
+def test_every_scenario_says_what_it_needs():
+    assert SCENARIOS["latency"].needs_slowfs
+    assert SCENARIOS["quota"].needs_cgroup
+    assert not SCENARIOS["cpu"].needs_slowfs
+    assert SCENARIOS["heavy"].is_python
+
+
+def test_the_schedule_hands_each_phase_its_best_knobs():
+    best = {phase.conditions: {"workers": float(phase.hogs)} for phase in TWO.phases}
+    actions = schedule(TWO, best)
+    assert [(a.at, a.knobs) for a in actions] == [(0, {"workers": 1}), (5, {"workers": 0})]
+    assert all(action.knobs is None for action in schedule(TWO))
+
+
+def test_rates_count_a_batch_over_the_time_it_took():
+    got, rows = [0.0, 1.0, 2.0, 4.0], [8.0, 10.0, 10.0, 10.0]
+    assert measure.rate(got, rows, 0, 2) == 10
+    assert measure.rate(got, rows, 2, 3) == 5  # half of a batch that takes two seconds
+    assert measure.rate(got, rows, 4, 4) == 0
+
+
+def test_a_timeline_has_a_bin_a_period():
+    line = measure.timeline([0.0, 0.5, 1.0], [1.0, 5.0, 10.0], 1.0, 0.5)
+    assert line == [10.0, 20.0]
+
+
+def test_waits_are_shares_of_the_time_and_quantiles():
+    asked, got = map(measure.np.array, ([0.0, 1.0, 2.0], [0.5, 1.5, 2.5]))
+    found = measure.waits(asked, got, 0.0, 3.0)
+    assert found["wait_share"] == pytest.approx(0.5)
+    assert found["p50_ms"] == pytest.approx(500)
+
+
+def test_a_loop_that_gets_nothing_waits_all_the_time():
+    assert measure.waits(measure.np.zeros(0), measure.np.zeros(0), 0, 1)["wait_share"] == 1
+
+
+def test_adapting_is_over_when_the_rate_is_there_for_a_while():
+    (span,) = spans(Scenario("one", "", (Phase(5),)))
+    line = [10.0] * 13 + [100.0] * 37
+    assert measure.adapted_after_s(line, span, 99) == pytest.approx(1.3)
+    assert measure.adapted_after_s(line, span, 101) is None
+
+
+def test_the_oracle_takes_the_cheapest_of_equals():
+    def key(workers, readers):
+        return tuple(sorted(oracle.knobs(workers, readers, 4).items()))
+
+    rates = {key(4, 32): [100.0], key(2, 8): [99.0, 98.5, 300.0], key(1, 0): [50.0]}
+    assert oracle.choose(rates) == oracle.knobs(2, 8, 4)
+
+
+def test_neighbours_stay_in_range_and_differ():
+    near = oracle.neighbours(oracle.knobs(1, 0, 4), oracle.Effort())
+    assert oracle.knobs(1, 0, 4) not in near
+    assert all(1 <= setting["workers"] <= 4 for setting in near)
+
+
+def test_statistics_agree_with_known_values():
+    stats = scipy_parts("stats")
+    found = stats.summary([10.0, 12.0, 14.0])
+    assert found["mean"] == 12
+    assert found["deviation"] == 2
+    assert found["half"] == pytest.approx(4.3027 * 2 / math.sqrt(3), rel=1e-4)
+    assert stats.summary([1.0])["half"] is None
+    test = stats.paired([3.0, 4.0, 5.0], [1.0, 3.0, 2.0])
+    assert test["difference"] == 2
+    assert test["p"] == pytest.approx(0.0742, abs=1e-4)
+    assert stats.paired([1.0], [2.0]) is None
+    assert stats.paired([2.0, 3.0], [1.0, 2.0])["p"] == 0  # no deviation at all
+    anova = stats.anova([[6.0, 8, 4, 5, 3, 4], [8.0, 12, 9, 11, 6, 8], [13.0, 9, 11, 8, 7, 12]])
+    assert anova["f"] == pytest.approx(9.3, abs=0.05)
+    assert stats.anova([[1.0], [2.0]]) is None
+
+
+def notes_of(samples_per_s, seconds=16):
+    """A loop that never waits longer than a batch takes."""
+    count = int(samples_per_s * seconds / 10)
+    got = [i * 10 / samples_per_s for i in range(count + 1)]
+    knobs = {"workers": 2, "io": 16, "read_ahead": 0, "ready_batches": 3}
+    decision = {"time_ns": 3e9, "knobs": knobs, "decision": knobs, "reason": "because"}
+    return {
+        "begin": -0.5,
+        "first": 0.0,
+        "asked": [max(0.0, t - 0.001) for t in got],
+        "got": got,
+        "rows": [10] * (count + 1),
+        "decisions": [decision],
+        "seen": {
+            "peak_bytes": 3e6,
+            "base_bytes": 1e6,
+            "longest_gap_s": 0.02,
+            "processes": 1,
+            "threads": 4,
+        },
+        "about": {"control_cpu_s": 0.03, "stats": {"budget_peak": 5}},
+        "cpu_s": 15.0,
+        "other_cores": 0.1,
+    }
+
+
+def stored(rates):
+    runs = {name: [measure.figures(TWO, notes_of(r)) for r in of] for name, of in rates.items()}
+    phases = [{"seconds": p.seconds, "hogs": p.hogs} for p in TWO.phases]
+    own = {"phases": phases, "data": "images", "step_ms": 10, "batch_size": 10, "batch_bytes": 1}
+    return {"name": "two", "title": "two phases", "memory_budget": None, "runs": runs, **own}
+
+
+def test_findings_say_who_is_ahead_and_how_far_the_oracle_is():
+    analysis = scipy_parts("analysis")
+    report = stored(
+        {
+            "penstock-model": [100, 102, 101],
+            "penstock-oracle": [120, 121, 122],
+            "penstock-fixed": [50, 51, 52],
+            "torch-2": [140, 141, 142],
+            "torch-4": [70, 71, 72],
+        }
+    )
+    checks = {check.what: check for check in analysis.findings(report)}
+    assert checks["at least 95 % of the oracle"].holds is False
+    assert checks["within 20 periods"].told == "never, never periods"
+    assert checks["nobody is ahead"].told == "torch-2"
+    assert checks["threads at most the oracle's and 10 %"].holds is True
+    assert checks["control below 1 % of a core"].holds is True
+
+
+def test_a_report_shows_the_best_of_torch_and_the_tests():
+    report = scipy_parts("markdown")
+    rates = {
+        "penstock-model": [100, 102],
+        "penstock-oracle": [101, 103],
+        "torch-2": [60, 61],
+        "torch-4": [70, 71],
+    }
+    lines = "\n".join(report.scenario_text(stored(rates)))
+    assert "| torch-4 |" in lines
+    assert "| torch-2 |" not in lines
+    assert "at least 95 % of the oracle: yes (99 %, 99 %)" in lines
+
+
+def test_a_scenario_that_was_skipped_says_why():
+    report = scipy_parts("markdown")
+    lines = report.scenario_text({**stored({}), "skipped": "no access to /dev/fuse"})
+    assert "skipped: no access to /dev/fuse" in lines
+
+
+@pytest.fixture
+def slow(tmp_path):
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "file").write_bytes(bytes(range(256)) * 1000)
+    (tmp_path / "class" / "link").symlink_to(tmp_path / "class" / "file")
+    try:
+        with slow_folder(tmp_path) as folder:
+            yield folder
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def test_slowfs_gives_the_same_bytes_and_follows_links(slow, tmp_path):
+    whole = (tmp_path / "class" / "file").read_bytes()
+    assert (slow.path / "class" / "file").read_bytes() == whole
+    assert (slow.path / "class" / "link").read_bytes() == whole
+    assert sorted(p.name for p in (slow.path / "class").iterdir()) == ["file", "link"]
+    assert not (slow.path / "class" / "link").is_symlink()
+    with pytest.raises(OSError, match=r"Read-only|not permitted|not implemented"):
+        (slow.path / "class" / "file").write_bytes(b"")
+
+
+def test_slowfs_waits_for_many_at_once_and_never_less_than_it_was_told(slow):
+    slow.set(open_ms=50, bytes_per_s=0)
+    begin = time.monotonic()
+    threads = [
+        threading.Thread(target=(slow.path / "class" / "file").read_bytes) for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - begin >= 0.05  # how much more depends on the machine
+    slow.set(open_ms=0, bytes_per_s=1e6)
+    begin = time.monotonic()
+    (slow.path / "class" / "file").read_bytes()
+    assert time.monotonic() - begin >= 0.25
