@@ -23,8 +23,10 @@
  *
  * I/O: a source that is at its limit answers later instead of faster, and a plan that followed
  * that would ask for more and more.  So the plan takes r as it was at its best; readers grow by
- * trials that must pay, and are halved when reading takes twice its best time and half as many
- * do as well.  If they do not, the source has become slower, and that is its best from now on.
+ * trials that must pay; where one brings far less than readers that wait for nobody would, that
+ * is what the source gives, and no more are asked for than that needs.  They are halved when
+ * reading takes twice its best time and half as many do as well.  If they do not, the source has
+ * become slower, and that is its best from now on.
  */
 #include "policy/policies.h"
 
@@ -37,16 +39,18 @@ typedef enum change {
     MORE_READY,
     FEWER_READY,
     MORE_THAN_CORES, /* against other programs, more threads get more turns */
+    BACK_TO_CORES,   /* they are gone, or so are cores */
     N_CHANGES
 } change;
 
 static const char *const change_names[N_CHANGES] = {
-    "more threads",       "fewer threads",       "half as many readers",
-    "more ready batches", "fewer ready batches", "more workers than cores",
+    "more threads",        "fewer threads",           "half as many readers", "more ready batches",
+    "fewer ready batches", "more workers than cores", "a worker a core",
 };
 
 enum {
     SETTLE = 1,
+    MOST_SETTLE = 5,
     FIRST_HOLD = 20,
     LONGEST_HOLD = 640,
     FIRST_REST = 200,
@@ -54,6 +58,7 @@ enum {
     SOON = 200,      /* periods: undone within them, it should not have been done */
     LEAST_STEPS = 8, /* in a mean */
     SMOOTH = 8,      /* periods */
+    IS_A_JUMP = 3,   /* periods in a row, of a rate that has changed much */
     STAYS_NEW = 8,   /* periods in a row: then it is no chance */
     MOST_READY = 16,
     MOST_STEP = 4,
@@ -69,6 +74,10 @@ static const double queueing = 1.5;   /* times its best that reading may take an
 static const double worth_it = 1.25;  /* times as many readers: less is not worth a trial */
 static const double reads_long = 0.3; /* of c: then readers read */
 static const double least_read_s = 2e-4;
+static const double idles = 0.02;   /* of the workers' time, waiting for room */
+static const double enough = 0.8;   /* of what was expected */
+static const double jump = 1.5;     /* times as much, or as little */
+static const double forget = 1.005; /* a period, of what the source gives */
 
 typedef struct memory {
     pen__measure base; /* with the present knobs */
@@ -83,7 +92,13 @@ typedef struct memory {
     double first_io;                              /* as it was set */
     double best_read_s;                           /* while nobody queues; forgotten slowly */
     double tried_read_s;                          /* when half as many readers were tried */
-    bool has_begun; /* a batch was delivered: what the loop waits says something */
+    double expected_rate; /* of the trial under way, if the source gives it; 0: none */
+    double source_rate;   /* that more readers did not exceed; forgotten slowly; 0: not known */
+    double n_off;    /* periods in a row that far more or far less was made than before; signed */
+    double cores;    /* of the last period; 0: not known */
+    double n_other;  /* periods in a row that rivals were there and had not been, or the reverse */
+    bool has_rivals; /* other programs want the cores */
+    bool has_begun;  /* a batch was delivered: what the loop waits says something */
 } memory;
 
 typedef struct plan {
@@ -121,10 +136,11 @@ static plan make_plan(const memory *m, const pen_policy_state *s, double factor)
     const double r = fmin(pen__or(s->read_s, 0), queueing * m->best_read_s) * cost_ratio(s);
     const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s * factor : INFINITY;
     const double x = fmin(wanted, s->cores / c);
+    const double from_source = m->source_rate > 0 ? fmin(x, m->source_rate) : x;
     const bool has_readers = r > reads_long * c && r > least_read_s;
     plan p = {0};
     p.workers = fmax(ceil(fmin(x * (has_readers ? c : c + r), s->cores) - 0.05), 1);
-    p.io = has_readers ? ceil(x * r * 1.25) + 1 : 0;
+    p.io = has_readers ? ceil(from_source * r * 1.25) + 1 : 0;
     p.read_ahead = 2 * p.io;
     p.ready = ready_needed(s, c, p.workers);
     return p;
@@ -132,9 +148,9 @@ static plan make_plan(const memory *m, const pen_policy_state *s, double factor)
 
 /* ---- holding back what did not pay ---- */
 
-static bool differs(double a, double b)
+static bool differs(double a, double b, double factor)
 {
-    return a > 1.25 * b || b > 1.25 * a;
+    return a > factor * b || b > factor * a;
 }
 
 static void note_conditions(memory *m)
@@ -146,9 +162,12 @@ static void note_conditions(memory *m)
 
 static bool is_new(memory *m)
 {
+    /* Beside others a worker's time holds its waiting for turns, which trials change themselves. */
+    const double by_chance = m->has_rivals ? 2.5 : 1.25;
     const bool is_other =
-        differs(m->mean_compute_s, m->compute_s) || differs(m->mean_step_s, m->step_s) ||
-        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s));
+        differs(m->mean_compute_s, m->compute_s, by_chance) ||
+        differs(m->mean_step_s, m->step_s, 1.25) ||
+        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s), 1.25);
     m->n_new = is_other ? m->n_new + 1 : 0;
     return m->n_new >= STAYS_NEW;
 }
@@ -199,6 +218,14 @@ static void begin(memory *m, change what, const pen_knobs *before, double gain)
     pen__trial_begin(&m->trial, before, &m->base, gain, SETTLE);
 }
 
+/* What the readers before had asked for still comes: that much longer until it can be judged. */
+static void begin_with_readers(memory *m, change what, const pen_knobs *before, double gain,
+                               const pen_policy_state *s)
+{
+    begin(m, what, before, gain);
+    m->trial.settle += fmin(floor(pen__or(s->read_s, 0) / s->period_s), MOST_SETTLE);
+}
+
 /* Set a knob, if policies may and it goes the way it should. */
 static bool move(const pen_knob_info *table, pen_knobs *knobs, int knob, double to, bool is_up)
 {
@@ -210,6 +237,14 @@ static bool move(const pen_knob_info *table, pen_knobs *knobs, int knob, double 
     return true;
 }
 
+/* Samples a second if so many readers take no longer than those of now. */
+static double rate_with(const pen_policy_state *s, double readers)
+{
+    const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s : INFINITY;
+    const double computed = s->cores / fmax(pen__compute_s(s), 1e-9);
+    return fmin(fmin(wanted, computed), readers / fmax(pen__or(s->read_s, 0), 1e-9));
+}
+
 static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob_info *table,
                             pen_knobs *knobs, char *reason)
 {
@@ -218,7 +253,9 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
     const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
     bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
+    m->expected_rate = 0;
     if (io > io_now * worth_it) {
+        m->expected_rate = rate_with(s, io);
         is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * io, true);
         if (pen__is_free(table, PEN_KNOB_IO))
             is_any |= io != knobs->value[PEN_KNOB_IO];
@@ -226,7 +263,7 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
     }
     if (!is_any)
         return false;
-    begin(m, MORE_THREADS, &before, 1.03);
+    begin_with_readers(m, MORE_THREADS, &before, 1.03, s);
     pen__reason(reason, "try %g workers and %g readers: a sample takes %.2f ms and %.2f ms to read",
                 knobs->value[PEN_KNOB_WORKERS],
                 fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]),
@@ -240,10 +277,14 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
     const pen_knobs before = *knobs;
     const plan p = make_plan(m, s, 1);
     const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
-    if (isnan(p.ready) || !can_keep_up || pen__or(s->budget_share, 0) > 0.9 ||
+    /* Room helps where threads wait for it, or where the mean is enough; not a source that is slow.
+     */
+    const bool has_use = pen__or(s->idle_share, 1) > idles ||
+                         pen__measure_rate(&m->base) * s->step_s > enough * s->batch_samples;
+    if (isnan(p.ready) || !can_keep_up || !has_use || pen__or(s->budget_share, 0) > 0.9 ||
         !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready, true))
         return false;
-    begin(m, MORE_READY, &before, 1.03);
+    begin(m, MORE_READY, &before, PEN__WAITS_LESS);
     pen__reason(reason, "try %g ready batches: a batch takes up to %.0f ms, a step %.0f ms",
                 knobs->value[PEN_KNOB_READY_BATCHES], s->batch_p95_s * 1e3, s->step_s * 1e3);
     return true;
@@ -258,7 +299,7 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
         !move(table, knobs, PEN_KNOB_IO, floor(io / 2), false))
         return false;
     move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * floor(io / 2), false);
-    begin(m, FEWER_READERS, &before, PEN__GIVES_BACK);
+    begin_with_readers(m, FEWER_READERS, &before, PEN__GIVES_BACK, s);
     m->tried_read_s = s->read_s;
     pen__reason(reason, "try %g readers: reading takes %.1f ms, at best it took %.1f",
                 floor(io / 2), s->read_s * 1e3, m->best_read_s * 1e3);
@@ -269,15 +310,27 @@ static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_kno
                              pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const bool has_rivals = pen__or(s->other_cores, 0) > 0.3 || pen__or(s->steal, 0) > 0.1;
-    const bool has_siblings = pen__or(s->ranks, 1) > 1; /* ranks would outnumber each other */
-    if (!has_rivals || has_siblings || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
-        !move(table, knobs, PEN_KNOB_WORKERS, knobs->value[PEN_KNOB_WORKERS] + ceil(s->cores / 2),
-              true))
+    const bool has_siblings = pen__or(s->ranks, 1) > 1;   /* ranks would outnumber each other */
+    const double busy = pen__or(s->busy_cores, INFINITY); /* less: bytes are missing, not turns */
+    /* All at once: of n rivals' turns the last steps gain too little to be told from chance. */
+    if (!m->has_rivals || has_siblings || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
+        busy < 0.6 * knobs->value[PEN_KNOB_WORKERS] ||
+        !move(table, knobs, PEN_KNOB_WORKERS, 2 * ceil(s->cores), true))
         return false;
     begin(m, MORE_THAN_CORES, &before, 1.08);
     pen__reason(reason, "try %g workers: other programs take %.1f cores",
                 knobs->value[PEN_KNOB_WORKERS], pen__or(s->other_cores, 0));
+    return true;
+}
+
+static bool back_to_cores(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                          pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    if (m->has_rivals || !move(table, knobs, PEN_KNOB_WORKERS, ceil(s->cores), false))
+        return false;
+    begin(m, BACK_TO_CORES, &before, PEN__GIVES_BACK);
+    pen__reason(reason, "try %g workers: no others want the cores", knobs->value[PEN_KNOB_WORKERS]);
     return true;
 }
 
@@ -320,6 +373,7 @@ static const changer changers[N_CHANGES] = {
     [MORE_THREADS] = ask_for_threads, [FEWER_THREADS] = give_back_threads,
     [FEWER_READERS] = halve_readers,  [MORE_READY] = ask_for_ready,
     [FEWER_READY] = give_back_ready,  [MORE_THAN_CORES] = outnumber_others,
+    [BACK_TO_CORES] = back_to_cores,
 };
 
 static bool attempt(memory *m, change what, const pen_policy_state *s, const pen_knob_info *table,
@@ -332,7 +386,8 @@ static bool attempt(memory *m, change what, const pen_policy_state *s, const pen
 static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *table,
                    pen_knobs *knobs, char *reason)
 {
-    static const change when_waiting[] = {MORE_THREADS, MORE_READY, FEWER_READERS, MORE_THAN_CORES};
+    static const change when_waiting[] = {MORE_THREADS, MORE_READY, FEWER_READERS, MORE_THAN_CORES,
+                                          BACK_TO_CORES};
     static const change when_not[] = {FEWER_THREADS, FEWER_READY};
     const double waiting = pen__measure_waits(&m->base);
     if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
@@ -355,8 +410,8 @@ static void note_given_back(memory *m, bool is_kept)
 {
     const bool is_ready = m->subject == MORE_READY || m->subject == FEWER_READY;
     const change gives = is_ready ? FEWER_READY : FEWER_THREADS;
-    if (m->subject == FEWER_READERS) /* that answers the source, not the loop */
-        return;
+    if (m->subject == FEWER_READERS || m->subject == BACK_TO_CORES)
+        return; /* those answer the source and other programs, not the loop */
     if (m->subject == gives && is_kept)
         m->stands[gives] = 1;
     else if (m->subject == gives || (is_kept && m->stands[gives] > 0 && m->stands[gives] <= SOON))
@@ -365,12 +420,27 @@ static void note_given_back(memory *m, bool is_kept)
         m->stands[gives] = 0;
 }
 
+/* More readers were tried: if that brought far less than it should, and not because workers had
+ * no time, the source gives no more. */
+static void note_source(memory *m, const pen_policy_state *s, double workers)
+{
+    const double rate = pen__measure_rate(&m->trial.now);
+    const bool has_time = rate * pen__compute_s(s) < enough * fmin(workers, s->cores);
+    if (m->subject != MORE_THREADS || m->expected_rate == 0)
+        return;
+    m->source_rate = rate < enough * m->expected_rate && has_time
+                         ? fmax(rate, pen__measure_rate(&m->trial.old))
+                         : 0;
+}
+
 static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs, char *reason)
 {
+    const double workers = knobs->value[PEN_KNOB_WORKERS];
     const pen__trial_end end = pen__trial_step(&m->trial, s, knobs);
     if (end == PEN__TRIAL_GOES_ON)
         return;
     const bool is_kept = end == PEN__TRIAL_KEPT;
+    note_source(m, s, workers);
     pen__reason(reason, "%s %s: %.0f to %.0f samples/s, waiting %.0f to %.0f %%",
                 change_names[m->subject], is_kept ? "stay" : "go back",
                 pen__measure_rate(&m->trial.old), pen__measure_rate(&m->trial.now),
@@ -381,10 +451,16 @@ static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     else
         hold(m, m->subject);
     note_given_back(m, is_kept);
-    if (m->subject == FEWER_READERS && !is_kept) /* nobody queued: it takes that long now */
+    const bool takes_as_long = s->read_s > 0.75 * m->tried_read_s;
+    if (m->subject == FEWER_READERS && !is_kept && takes_as_long) /* nobody queued: it is slower */
         m->best_read_s = m->tried_read_s;
-    if (m->subject == MORE_THREADS && is_kept) /* giving back at once would undo it */
+    if (m->subject == FEWER_READERS && is_kept) /* the source is at its limit */
+        hold(m, MORE_THREADS);
+    if (m->subject == MORE_THREADS && is_kept) {
+        /* Giving back at once would undo it, and what batches took is of before for a while. */
         m->hold[FEWER_THREADS] = fmax(m->hold[FEWER_THREADS], FIRST_HOLD);
+        m->hold[MORE_READY] = fmax(m->hold[MORE_READY], SMOOTH);
+    }
 }
 
 /* Without readers nobody queues but workers, who are few: that is what reading takes. */
@@ -397,6 +473,50 @@ static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *
         m->best_read_s = s->read_s;
     else
         m->best_read_s *= 1.002; /* the best of the last minute or so */
+}
+
+/* What was measured so far is forgotten when much more or less is made, and stays so. */
+static void note_jump(memory *m, const pen_policy_state *s)
+{
+    const double before = pen__measure_rate(&m->base), now = s->made / s->period_s;
+    const double way = now > jump * before ? 1 : now * jump < before ? -1 : 0;
+    m->n_off = way != 0 && way * m->n_off >= 0 ? m->n_off + way : way;
+    if (fabs(m->n_off) < IS_A_JUMP || m->base.periods < IS_A_JUMP)
+        return;
+    m->n_off = 0;
+    m->base = (pen__measure){0};
+}
+
+/* Do other programs want the cores?  Coming is believed soon, going only when it lasts. */
+static bool rivals_changed(memory *m, const pen_policy_state *s)
+{
+    const double others = pen__or(s->other_cores, 0), steal = pen__or(s->steal, 0);
+    const bool is_there = others > (m->has_rivals ? 0.15 : 0.3) || steal > 0.1;
+    m->n_other = is_there != m->has_rivals ? m->n_other + 1 : 0;
+    if (m->n_other < (is_there ? 2 : STAYS_NEW))
+        return false;
+    m->has_rivals = is_there;
+    m->n_other = 0;
+    return true;
+}
+
+/* Where others come or go, or cores do, what was measured before says nothing any more, nor does
+ * a trial that began before. */
+static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs)
+{
+    const bool has_other_cores = m->cores > 0 && m->cores != s->cores;
+    m->cores = s->cores;
+    if (!rivals_changed(m, s) && !has_other_cores)
+        return;
+    m->base = (pen__measure){0};
+    m->hold[MORE_THAN_CORES] = m->hold_next[MORE_THAN_CORES] = 0;
+    m->hold[BACK_TO_CORES] = m->hold_next[BACK_TO_CORES] = 0;
+    if (has_other_cores)
+        m->hold[MORE_THREADS] = m->hold_next[MORE_THREADS] = 0;
+    if (m->trial.is_on) {
+        m->trial.is_on = false;
+        *knobs = m->trial.before;
+    }
 }
 
 /* Means that one odd period, or one odd step, does not turn. */
@@ -432,6 +552,7 @@ static void decide(void *own, const pen_policy_state *state, const pen_knob_info
     note_means(m, s);
     planned.step_s = step_to_plan(m, state);
     note_reading(m, s, knobs);
+    note_machine(m, s, knobs);
     age_holds(m);
     if (m->trial.is_on) {
         finish_trial(m, s, knobs, reason);
@@ -442,12 +563,15 @@ static void decide(void *own, const pen_policy_state *state, const pen_knob_info
         m->base = (pen__measure){0};
         return;
     }
+    note_jump(m, s);
     if (m->base.periods > RECENT) /* what is long ago counts half */
         m->base = (pen__measure){m->base.periods / 2, m->base.seconds / 2, m->base.made / 2,
                                  m->base.batches / 2, m->base.waited_s / 2};
     pen__measure_add(&m->base, s);
     if (!pen__measure_is_enough(&m->base))
         return;
+    if (m->source_rate > 0)
+        m->source_rate = fmax(m->source_rate * forget, pen__measure_rate(&m->base));
     choose(m, s, table, knobs, reason);
     if (m->trial.is_on)
         m->base = (pen__measure){0};

@@ -75,6 +75,7 @@ typedef struct pen__trial {
  * taken all that was ready and one more, and at least 3 batches; one that does not come for
  * them within some minutes gets everything back. */
 #define PEN__GIVES_BACK 0
+#define PEN__WAITS_LESS -1 /* more room is filled, which says nothing: the loop must wait less */
 void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__measure *old,
                       double gain_or_gives_back, double settle);
 /* One more period.  At the end *knobs are set back if it did not pay. */

@@ -20,6 +20,8 @@ enum {
 
 static const double loss = 0.98;      /* of the rate: that may be lost where it says anything */
 static const double less_wait = 0.02; /* of the time: a gain, or a loss */
+static const double much_wait =
+    0.2; /* of the time: then less of it comes from a higher rate alone */
 
 void pen__measure_add(pen__measure *m, const pen_policy_state *state)
 {
@@ -70,10 +72,13 @@ static bool pays(const pen__trial *trial)
     const double old = pen__measure_rate(&trial->old), now = pen__measure_rate(&trial->now);
     const double waited = pen__measure_waits(&trial->old), waits = pen__measure_waits(&trial->now);
     const bool is_as_fast = now >= old * (loss - coarseness(trial));
+    if (trial->gain == PEN__WAITS_LESS)
+        return waits <= fmax(waited - less_wait, waited / 2);
     if (trial->gives_back)
         return waits < less_wait || (is_as_fast && waits <= waited + less_wait);
+    const bool is_no_chance = waited > much_wait ? now > old : is_as_fast;
     return now >= old * (trial->gain + coarseness(trial)) ||
-           (waits <= waited - fmax(less_wait, trial->gain - 1) && is_as_fast);
+           (waits <= waited - fmax(less_wait, trial->gain - 1) && is_no_chance);
 }
 
 pen__trial_end pen__trial_step(pen__trial *trial, const pen_policy_state *state, pen_knobs *knobs)

@@ -13,6 +13,7 @@
 typedef struct world {
     double cores, compute_s, read_s, step_s, batch;
     double io_rate; /* samples a second that the source gives at most; INFINITY */
+    double wire_s;  /* of a wire that all readers share, for a sample; 0: there is none */
     double ranks;   /* 0: not told */
     double rivals;  /* cores' worth of other programs that want to run */
     double noise;   /* relative, of what is measured */
@@ -73,6 +74,21 @@ static inline double readers(const pen_knobs *k)
     return fmin(k->value[PEN_KNOB_READ_AHEAD], k->value[PEN_KNOB_IO]);
 }
 
+/* `n` threads that read over a wire, each `think_s` away from it between two reads: mean value
+ * analysis. */
+static inline double over_wire(const world *w, double n, double think_s, double *read_s)
+{
+    double waiting = 0, rate = 0;
+    *read_s = w->read_s;
+    for (double i = 1; i <= n; i++) {
+        const double at_wire_s = w->wire_s * (1 + waiting);
+        *read_s = w->read_s + at_wire_s;
+        rate = i / (*read_s + think_s);
+        waiting = rate * at_wire_s;
+    }
+    return rate;
+}
+
 /* Samples a second that these knobs give, and what reading takes with them. */
 static inline double supply(const world *w, const pen_knobs *k, double *read_s)
 {
@@ -83,6 +99,8 @@ static inline double supply(const world *w, const pen_knobs *k, double *read_s)
                              : fmin(workers, w->cores * workers / (workers + w->rivals));
     const double computing = cores / w->compute_s;
     const double n_reading = n_readers > 0 ? n_readers : workers;
+    if (w->wire_s > 0)
+        return fmin(computing, over_wire(w, n_reading, n_readers > 0 ? 0 : w->compute_s, read_s));
     double rate = n_readers > 0 ? fmin(computing, n_readers / w->read_s)
                                 : fmin(computing, workers / (w->compute_s + w->read_s));
     rate = fmin(rate, w->io_rate);

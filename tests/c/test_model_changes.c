@@ -1,0 +1,148 @@
+/* test_model_changes.c - the model while sources, cores and other programs change. */
+#include "worlds.h"
+
+/* Bandwidth, not latency: few readers are enough at any speed, and a queue helps nobody. */
+static void model_asks_for_few_readers_on_a_wire_that_changes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world w = usual();
+        w.compute_s = 1.5e-3;
+        w.step_s = 0.03;
+        w.batch = 32;
+        w.noise = 0.2;
+        w.random = seed;
+        driver d;
+        start(&d, "model", &w);
+        double mean_readers = 0, mean_share = 0;
+        for (int turn = 0; turn < 8; turn++) {
+            w.wire_s = turn % 2 == 0 ? 1 / 540.0 : 1 / 135.0;
+            const double best = oracle(&w);
+            for (int period = 0; period < 100; period++) {
+                run(&d, &w, 1);
+                mean_readers += readers(&d.knobs) / 800;
+                assert_true(readers(&d.knobs) <= 48);
+                assert_true(d.knobs.value[PEN_KNOB_READY_BATCHES] <= 4);
+                if (period >= 20)
+                    mean_share += delivered(&w, &d.knobs) / best / 640;
+            }
+        }
+        assert_true(mean_readers < 8);
+        assert_true(mean_share > 0.97);
+    }
+}
+
+/* Times are of the last periods: what batches took before there were readers goes on for a while.
+ */
+static void model_opens_no_room_for_times_that_are_over(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.read_s = 0.03;
+    w.step_s = 0.1;
+    driver d;
+    start(&d, "model", &w);
+    for (int i = 0, n_since = 0; i < 60; i++) {
+        pen_policy_state s = look(&w, &d);
+        n_since += readers(&d.knobs) > 0;
+        if (n_since < 12) {
+            s.wait_share = fmax(s.wait_share, 0.05);
+            s.batch_p95_s = 0.5;
+        }
+        ask(&d, &s);
+        assert_true(d.knobs.value[PEN_KNOB_READY_BATCHES] == 3);
+    }
+    assert_true(readers(&d.knobs) > 0);
+}
+
+/* Workers fill whatever room there is; the loop waits as before. */
+static void model_keeps_no_room_that_is_only_filled(void **state)
+{
+    (void)state;
+    world w = usual();
+    w.step_s = 0.1;
+    driver d;
+    start(&d, "model", &w);
+    int n_tried = 0;
+    for (int i = 0; i < 60; i++) {
+        pen_policy_state s = look(&w, &d);
+        const bool has_room = d.knobs.value[PEN_KNOB_READY_BATCHES] > 3;
+        s.wait_share = 0.05;
+        s.batch_p95_s = 0.4;
+        s.made *= has_room ? 1.4 : 1;
+        n_tried += has_room;
+        ask(&d, &s);
+    }
+    assert_true(n_tried > 0);
+    assert_true(n_tried <= 20);
+}
+
+/* Where the system shares cores by program, more workers gain no turns and only wait for them. */
+static void model_remembers_that_outnumbering_did_not_pay(void **state)
+{
+    (void)state;
+    world w = usual();
+    driver d;
+    start(&d, "model", &w);
+    int n_tried = 0;
+    for (int i = 0; i < 300; i++) {
+        pen_policy_state s = look(&w, &d);
+        s.other_cores = 1;
+        s.decode_s *= d.knobs.value[PEN_KNOB_WORKERS] / 2;
+        const double before = d.knobs.value[PEN_KNOB_WORKERS];
+        ask(&d, &s);
+        n_tried += d.knobs.value[PEN_KNOB_WORKERS] > before;
+    }
+    assert_in_range(n_tried, 1, 5); /* after 20, 40, 80 and 160 periods */
+}
+
+/* One rival on two cores: 3 workers get 1.5 of them, 4 get 1.6, which is too little more to be
+ * seen in noise. */
+static void model_answers_a_rival_within_20_periods_and_forgets_it(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world w = usual();
+        w.read_s = 0;
+        w.noise = 0.1;
+        w.random = seed;
+        driver d;
+        start(&d, "model", &w);
+        for (int turn = 0; turn < 2; turn++) {
+            w.rivals = 0;
+            run(&d, &w, 150);
+            assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
+            w.rivals = 1;
+            run(&d, &w, 20);
+            assert_reaches(&d, &w, 0.95);
+        }
+    }
+}
+
+static void model_gives_workers_back_with_the_cores(void **state)
+{
+    (void)state;
+    world w = usual();
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 50);
+    w.cores = 1; /* a quota */
+    run(&d, &w, 20);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 1);
+    w.cores = 2;
+    run(&d, &w, 20);
+    assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(model_asks_for_few_readers_on_a_wire_that_changes),
+        cmocka_unit_test(model_opens_no_room_for_times_that_are_over),
+        cmocka_unit_test(model_keeps_no_room_that_is_only_filled),
+        cmocka_unit_test(model_remembers_that_outnumbering_did_not_pay),
+        cmocka_unit_test(model_answers_a_rival_within_20_periods_and_forgets_it),
+        cmocka_unit_test(model_gives_workers_back_with_the_cores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
