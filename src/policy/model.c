@@ -277,12 +277,13 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
     const pen_knobs before = *knobs;
     const plan p = make_plan(m, s, 1);
     const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
+    const double twice = 2 * knobs->value[PEN_KNOB_READY_BATCHES]; /* batches are large: by steps */
     /* Room helps where threads wait for it, or where the mean is enough; not a source that is slow.
      */
     const bool has_use = pen__or(s->idle_share, 1) > idles ||
                          pen__measure_rate(&m->base) * s->step_s > enough * s->batch_samples;
     if (isnan(p.ready) || !can_keep_up || !has_use || pen__or(s->budget_share, 0) > 0.9 ||
-        !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready, true))
+        !move(table, knobs, PEN_KNOB_READY_BATCHES, fmin(p.ready, twice), true))
         return false;
     begin(m, MORE_READY, &before, PEN__WAITS_LESS);
     pen__reason(reason, "try %g ready batches: a batch takes up to %.0f ms, a step %.0f ms",

@@ -75,7 +75,8 @@ static bool pays(const pen__trial *trial)
     if (trial->gain == PEN__WAITS_LESS)
         return waits <= fmax(waited - less_wait, waited / 2);
     if (trial->gives_back)
-        return waits < less_wait || (is_as_fast && waits <= waited + less_wait);
+        return waits < less_wait ||
+               (is_as_fast && (waited > much_wait || waits <= waited + less_wait));
     const bool is_no_chance = waited > much_wait ? now > old : is_as_fast;
     return now >= old * (trial->gain + coarseness(trial)) ||
            (waits <= waited - fmax(less_wait, trial->gain - 1) && is_no_chance);

@@ -55,6 +55,26 @@ static void model_opens_no_room_for_times_that_are_over(void **state)
     assert_true(readers(&d.knobs) > 0);
 }
 
+/* While it waits most of the time, how much it does depends on when a batch happens to come. */
+static void giving_back_is_judged_by_the_rate_where_the_loop_waits_much(void **state)
+{
+    (void)state;
+    pen_knobs knobs = {.value = {2, 3, 16, 8}};
+    const pen__measure old = {10, 1, 100, 3, 0.87};
+    pen_policy_state s = {.period_s = 0.1, .made = 10, .batches = 1, .wait_share = 0.92};
+    pen__trial trial;
+    pen__trial_begin(&trial, &knobs, &old, PEN__GIVES_BACK, 0);
+    pen__trial_end end = PEN__TRIAL_GOES_ON;
+    for (int i = 0; i < 30 && end == PEN__TRIAL_GOES_ON; i++)
+        end = pen__trial_step(&trial, &s, &knobs);
+    assert_int_equal(end, PEN__TRIAL_KEPT);
+    s.made = 8;
+    pen__trial_begin(&trial, &knobs, &old, PEN__GIVES_BACK, 0);
+    for (end = PEN__TRIAL_GOES_ON; end == PEN__TRIAL_GOES_ON;)
+        end = pen__trial_step(&trial, &s, &knobs);
+    assert_int_equal(end, PEN__TRIAL_REVERTED);
+}
+
 /* Workers fill whatever room there is; the loop waits as before. */
 static void model_keeps_no_room_that_is_only_filled(void **state)
 {
@@ -139,6 +159,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_asks_for_few_readers_on_a_wire_that_changes),
         cmocka_unit_test(model_opens_no_room_for_times_that_are_over),
+        cmocka_unit_test(giving_back_is_judged_by_the_rate_where_the_loop_waits_much),
         cmocka_unit_test(model_keeps_no_room_that_is_only_filled),
         cmocka_unit_test(model_remembers_that_outnumbering_did_not_pay),
         cmocka_unit_test(model_answers_a_rival_within_20_periods_and_forgets_it),
