@@ -44,6 +44,7 @@ void pen__decoder_set_keep(pen__decoder *dec, size_t n_bytes);
 typedef struct pen__jpeg_counts {
     int64_t n_own;     /* decoded by our own code (jpeg_window.c) */
     int64_t n_indexed; /* of those, with marks that were given */
+    int64_t n_guessed; /* of those, with marks that were found ahead (jpeg_guess.c) */
     int64_t n_foreign; /* left to libjpeg because of their headers: unusual files */
     int64_t n_flawed;  /* tried, and left to libjpeg because something was not in order */
 } pen__jpeg_counts;

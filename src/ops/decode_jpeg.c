@@ -250,12 +250,12 @@ void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes)
     jpeg->keep = n_bytes;
 }
 
-/* Room for lanes, once, if marks are given and half of what may be kept has room for it.  It does
- * without where there is none. */
+/* Room for lanes, once, if half of what may be kept has room for it.  It does without where there
+ * is none. */
 static void make_room(pen__jpeg *jpeg)
 {
     pen__jpeg_window *own = &jpeg->own;
-    if (own->n_known > 0 && !own->room && sizeof *own->room <= jpeg->keep / 2 &&
+    if (!own->room && sizeof *own->room <= jpeg->keep / 2 &&
         pen__jpeg_stretches_are_possible())
         own->room = pen__aligned(64, sizeof *own->room);
 }

@@ -20,7 +20,7 @@ typedef struct single {
 
 /* Canonical codes from the counts.  No code may leave its length or consist of ones
  * only, which is also what libjpeg asks. */
-static bool set_long_codes(pen__jpeg_long_codes *codes, pen__jpeg_code code)
+bool pen__jpeg_set_long_codes(pen__jpeg_long_codes *codes, pen__jpeg_code code)
 {
     int32_t next = 0, n_so_far = 0;
     memset(codes->symbols, 0, sizeof codes->symbols);
@@ -110,7 +110,7 @@ static void add_second(pen__jpeg_ac_entry *e, const single *s)
 static bool build_ac(pen__jpeg_ac_table *table, pen__jpeg_code code)
 {
     single singles[N_ENTRIES];
-    if (!set_long_codes(&table->codes, code))
+    if (!pen__jpeg_set_long_codes(&table->codes, code))
         return false;
     set_singles(singles, code);
     for (int i = 0; i < N_ENTRIES;) {
@@ -139,13 +139,13 @@ static bool has_sizes_only(pen__jpeg_code code)
 bool pen__jpeg_is_proper(pen__jpeg_code code, bool is_dc)
 {
     pen__jpeg_long_codes codes;
-    return set_long_codes(&codes, code) && (!is_dc || has_sizes_only(code));
+    return pen__jpeg_set_long_codes(&codes, code) && (!is_dc || has_sizes_only(code));
 }
 
 static bool build_dc(pen__jpeg_dc_table *table, pen__jpeg_code code)
 {
     enum { DC_BITS = PEN__JPEG_DC_BITS, N = 1 << DC_BITS };
-    if (!has_sizes_only(code) || !set_long_codes(&table->codes, code))
+    if (!has_sizes_only(code) || !pen__jpeg_set_long_codes(&table->codes, code))
         return false;
     int at = 0;
     const uint8_t *size = code.counts + 16;

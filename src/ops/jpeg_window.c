@@ -23,6 +23,7 @@
 
 #include <string.h>
 
+#include "ops/jpeg_guess.h"
 #include "ops/jpeg_strips.h"
 
 typedef pen__jpeg_strips strips;
@@ -414,26 +415,52 @@ static bool is_ours(strips *s)
            s->frame.n_components == job->info->channels;
 }
 
-/* With the marks that there are, or with none. */
-static int decode_marked(strips *s, pen__jpeg_window *own, bool uses_marks)
+/* Where marks come from: those that are given, and what is missing found ahead; all found ahead; or
+ * gathered in passing. */
+typedef enum source { GIVEN, GUESSED, PASSED } source;
+
+static void guess_marks(strips *s, pen__jpeg_window *own)
+{
+#if defined(__x86_64__)
+    int32_t n_rows = s->marks->n_rows;
+    const pen__jpeg_guess_job job = {.frame = &s->frame,
+                                     .src = s->job->src,
+                                     .len = s->job->len,
+                                     .tables = &own->count_tables,
+                                     .room = s->room,
+                                     .count = pen__jpeg_count_avx512,
+                                     .n_rows = n_strips_read(s)};
+    pen__jpeg_guess(&job, s->marks);
+    s->has_guessed = s->marks->n_rows > n_rows;
+#else
+    (void)s, (void)own;
+#endif
+}
+
+static int decode_marked(strips *s, pen__jpeg_window *own, source from)
 {
     const pen__decode_job *job = s->job;
     pen__jpeg_marks_begin(s->marks, &s->frame, job->len);
-    if (uses_marks && !pen__jpeg_marks_load(s->marks, own->known, own->n_known, job->src, job->len))
+    if (from == GIVEN &&
+        !pen__jpeg_marks_load(s->marks, own->known, own->n_known, job->src, job->len))
         return PEN__JPEG_DECLINED;
     s->gathers = own->gathers && s->marks->grid.per_row > 0;
     int32_t n_rows = s->marks->n_rows;
     bool was_complete = s->marks->is_complete;
-    s->has_lanes = n_rows > 0 && s->room && s->kernels->is_zigzag &&
+    s->has_lanes = from != PASSED && s->room && s->kernels->is_zigzag &&
+                   s->marks->grid.per_row > 0 &&
                    pen__jpeg_stretches_start(&s->stretches, &s->frame, &own->lane_tables, job->src,
                                              job->len, s->room);
-    s->has_scans = false;
+    s->has_scans = s->has_guessed = false;
     s->tables = &own->tables;
+    if (s->has_lanes)
+        guess_marks(s, own);
     int rc = decode_strips(s);
     if (rc == 0 && own->gathers &&
         (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))
         own->n_found = pen__jpeg_marks_seal(s->marks, job->src, job->len);
     own->counts.n_indexed += rc == 0 && n_rows > 0;
+    own->counts.n_guessed += rc == 0 && s->has_guessed;
     return rc;
 }
 
@@ -452,9 +479,11 @@ int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, u
     s.n_strips = div_up(s.frame.height, 8 * s.frame.mcu_v);
     set_columns(&s);
     place(&s, scratch);
-    int rc = own->n_known > 0 ? decode_marked(&s, own, true) : PEN__JPEG_DECLINED;
+    int rc = own->n_known > 0 ? decode_marked(&s, own, GIVEN) : PEN__JPEG_DECLINED;
     if (rc == PEN__JPEG_DECLINED)
-        rc = decode_marked(&s, own, false);
+        rc = decode_marked(&s, own, GUESSED);
+    if (rc == PEN__JPEG_DECLINED && s.has_guessed)
+        rc = decode_marked(&s, own, PASSED);
     own->counts.n_own += rc == 0;
     own->counts.n_flawed += rc == PEN__JPEG_DECLINED;
     return rc;

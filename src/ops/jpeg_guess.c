@@ -1,0 +1,236 @@
+/* jpeg_guess.c - from pieces that began at guessed places to marks.
+ *
+ * Rounds of up to 128 KiB, each from a true place on.  A round whose pieces do not meet in time is
+ * the last one: what is behind is left to a scan, as is all that is unusual.
+ */
+#include "ops/jpeg_guess.h"
+
+#include <string.h>
+
+enum {
+    MIN_PIECE = 512,        /* bytes: less is not worth what pieces parse twice */
+    MIN_OVERLAP = 1536 * 8,
+    MIN_PIECES = 4,         /* of a round */
+    FIRST_TRY = 96 * 8,     /* bits from where a piece begins to where it is first asked for */
+    MAX_BYTES = PEN__JPEG_STRETCH_BYTES - PEN__JPEG_COUNT_ZEROS,
+    /* behind what is believed, unless a marker is there: so far may libjpeg look ahead */
+    MARGIN = 64,
+};
+
+typedef struct round {
+    const pen__jpeg_guess_job *job;
+    pen__jpeg_marks *marks;
+    pen__jpeg_count_codes codes;
+    pen__jpeg_count_job count;
+    pen__jpeg_mark here; /* the last true place, */
+    uint32_t bit;        /* in the bytes, too, */
+    int32_t column;      /* in its row of MCUs, */
+    int32_t to_mark;     /* and MCUs up to the next mark */
+    size_t at;           /* in the file, where unstuffing ended */
+    uint32_t n_bytes, last_bit;
+    bool is_at_marker;
+    size_t n_left; /* bytes that may be parsed yet, whatever comes of it */
+    uint32_t anchor; /* a place in the bytes, whose place in the file is known */
+    size_t anchor_at;
+} round;
+
+/* Bytes from the last true place on without their stuffing, up to n of them or a marker.  False
+ * if the file ends without one. */
+static bool unstuff(round *r, size_t n)
+{
+    const uint8_t *src = r->job->src + r->here.at, *src_end = r->job->src + r->job->len;
+    uint8_t *bytes = r->job->room->bytes, *dst = bytes, *dst_end = bytes + n;
+    r->is_at_marker = false;
+    while (dst < dst_end) {
+        size_t n_left = (size_t)(src_end - src), room = (size_t)(dst_end - dst);
+        n_left = n_left < room ? n_left : room;
+        const uint8_t *ff = memchr(src, 0xFF, n_left);
+        size_t n_plain = ff ? (size_t)(ff - src) : n_left;
+        memcpy(dst, src, n_plain);
+        dst += n_plain;
+        src += n_plain;
+        if (src_end - src < 2)
+            return false;
+        if (!ff)
+            break;
+        if (src[1] != 0) {
+            r->is_at_marker = true;
+            break;
+        }
+        *dst++ = 0xFF;
+        src += 2;
+    }
+    memset(dst, 0, PEN__JPEG_COUNT_ZEROS);
+    r->at = (size_t)(src - r->job->src);
+    r->n_bytes = (uint32_t)(dst - bytes);
+    uint32_t margin = r->is_at_marker ? 0 : MARGIN;
+    r->last_bit = r->n_bytes > margin ? 8 * (r->n_bytes - margin) : 0;
+    r->anchor = 0;
+    r->anchor_at = r->here.at;
+    r->bit = (uint32_t)r->here.n_bits;
+    return !r->is_at_marker || src[1] != 0xFF;
+}
+
+/* The last true place's in the file: every 0xFF had a zero behind it. */
+static void locate(round *r)
+{
+    const uint8_t *bytes = r->job->room->bytes;
+    uint32_t to = r->bit / 8;
+    for (uint32_t at = r->anchor; at < to;) {
+        uint8_t n_stuffed = 0; /* narrow, so that compilers count many bytes at once */
+        uint32_t n = to - at < UINT8_MAX ? to - at : UINT8_MAX;
+        for (uint32_t i = 0; i < n; i++)
+            n_stuffed = (uint8_t)(n_stuffed + (bytes[at + i] == 0xFF));
+        r->anchor_at += n + n_stuffed;
+        at += n;
+    }
+    r->anchor = to;
+    r->here.at = r->anchor_at;
+    r->here.n_bits = (int)(r->bit % 8);
+}
+
+/* As many bytes as the rows may take that are still wanted, as far as there is room for them and
+ * their MCUs. */
+static size_t bytes_wanted(const round *r, int32_t n_rows)
+{
+    const pen__jpeg_grid *grid = &r->marks->grid;
+    uint64_t n_left = r->job->len - r->here.at;
+    uint64_t rows_left = (uint64_t)(grid->n_rows - r->marks->n_rows);
+    uint64_t wanted = (uint64_t)(n_rows - r->marks->n_rows);
+    uint64_t n = wanted < rows_left ? n_left * wanted / rows_left * 17 / 16 + 1024 : n_left;
+    uint64_t n_rounds = (n + MAX_BYTES - 1) / MAX_BYTES; /* of the same size */
+    n = n_rounds > 1 ? n / n_rounds + 1 : n;
+    uint64_t mcus_left = rows_left * (uint64_t)grid->n_columns;
+    uint64_t room = (uint64_t)PEN__JPEG_COUNT_LANES * r->count.room * 3 / 8 * n_left / mcus_left;
+    n = n < room ? n : room;
+    return (size_t)(n < MAX_BYTES ? n : MAX_BYTES);
+}
+
+static void cut(round *r)
+{
+    pen__jpeg_count_job *count = &r->count;
+    uint32_t n = r->n_bytes / MIN_PIECE;
+    n = n < PEN__JPEG_COUNT_LANES ? n : PEN__JPEG_COUNT_LANES;
+    uint32_t size = r->n_bytes / n * 8, all = 8 * r->n_bytes;
+    count->n_pieces = (int)n;
+    count->n_bytes = r->n_bytes;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t next = (i + 1) * size, end = i + 1 < n ? next + (size / 4 < MIN_OVERLAP ? MIN_OVERLAP : size / 4) : all;
+        end = end < all ? end : all;
+        uint32_t goal = i + 1 < n && next + FIRST_TRY < end ? next + FIRST_TRY : end;
+        count->pieces[i] = (pen__jpeg_count_piece){
+            .first_bit = i > 0 ? i * size : r->bit, .goal = goal, .end = end};
+    }
+}
+
+/* A component's part of the sum, of at most 2^20 to either side; the rest stays. */
+static int32_t split(uint64_t *sum)
+{
+    enum { REST = 64 - PEN__JPEG_COUNT_DC_BITS };
+    int64_t part = (int64_t)(*sum << REST) >> REST;
+    *sum = (*sum - (uint64_t)part) >> PEN__JPEG_COUNT_DC_BITS;
+    return (int32_t)part;
+}
+
+/* Go on to the next MCU's beginning.  False if it is not to be believed or the last wanted. */
+static bool pass_mcu(round *r, const pen__jpeg_count_mcu *from, const pen__jpeg_count_mcu *to)
+{
+    const pen__jpeg_grid *grid = &r->marks->grid;
+    uint64_t sum = to->dc - from->dc;
+    if (to->bit > r->last_bit)
+        return false;
+    for (int c = 0; c < r->job->frame->n_components; c++) {
+        r->here.dc[c] += split(&sum);
+        if (r->here.dc[c] != (int16_t)r->here.dc[c])
+            return false;
+    }
+    r->bit = (uint32_t)to->bit;
+    r->column++;
+    if (--r->to_mark > 0)
+        return true;
+    locate(r);
+    if (r->column == grid->n_columns)
+        r->column = 0;
+    int32_t left = grid->n_columns - r->column;
+    r->to_mark = left < grid->step ? left : grid->step;
+    return pen__jpeg_marks_add(r->marks, &r->here) && r->marks->n_rows < r->job->n_rows;
+}
+
+/* Go through what is true.  Returns the number of pieces that have been reached. */
+static int follow(round *r)
+{
+    int i = 0;
+    uint32_t j = 0, m = 0;
+    const pen__jpeg_count_mcu *list = pen__jpeg_count_list(&r->count, 0);
+    for (;;) {
+        if (i + 1 < r->count.n_pieces) {
+            const pen__jpeg_count_mcu *next = pen__jpeg_count_list(&r->count, i + 1);
+            uint32_t n_next = r->count.pieces[i + 1].n;
+            while (m < n_next && next[m].bit < list[j].bit)
+                m++;
+            if (m < n_next && next[m].bit == list[j].bit) {
+                i++, j = m, m = 0, list = next;
+                continue;
+            }
+        }
+        if (j + 1 >= r->count.pieces[i].n || !pass_mcu(r, &list[j], &list[j + 1]))
+            break;
+        j++;
+    }
+    return i + 1;
+}
+
+/* One round.  False if it is the last one. */
+static bool do_round(round *r)
+{
+    size_t n = bytes_wanted(r, r->job->n_rows);
+    n = n < r->n_left ? n : r->n_left;
+    if (n < MIN_PIECES * MIN_PIECE || !unstuff(r, n) || r->n_bytes < MIN_PIECES * MIN_PIECE)
+        return false;
+    cut(r);
+    if (!r->job->count(&r->count))
+        return false;
+    bool is_far = follow(r) > r->count.n_pieces / 2;
+    locate(r);
+    r->n_left = r->n_left > r->n_bytes ? r->n_left - r->n_bytes : 0;
+    return is_far && r->marks->n_rows < r->job->n_rows;
+}
+
+/* All MCUs have been passed: whether the file ends here, with less than a byte of padding. */
+static bool is_at_end(const round *r)
+{
+    enum { M_EOI = 0xD9 };
+    return r->is_at_marker && 8 * r->n_bytes - r->bit < 8 && r->job->src[r->at + 1] == M_EOI;
+}
+
+void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks)
+{
+    const pen__jpeg_grid *grid = &marks->grid;
+    round r;
+    r.job = job, r.marks = marks;
+    if (grid->per_row == 0 || marks->n_rows >= job->n_rows || job->frame->restart_interval > 0 ||
+        !pen__jpeg_count_codes_set(&r.codes, job->frame, job->tables))
+        return;
+    r.count.codes = &r.codes;
+    r.count.bytes = job->room->bytes;
+    r.count.mcus = (pen__jpeg_count_mcu *)(void *)job->room->coefs;
+    r.count.room = sizeof job->room->coefs / (sizeof *r.count.mcus) / PEN__JPEG_COUNT_LANES;
+    r.column = 0;
+    r.to_mark = grid->n_columns < grid->step ? grid->n_columns : grid->step;
+    r.here = pen__jpeg_first_mark(job->frame);
+    r.is_at_marker = false;
+    r.n_bytes = r.bit = 0;
+    r.at = 0;
+    if (marks->n_rows > 0)
+        r.here = pen__jpeg_marks_get(marks, marks->n_rows * grid->per_row);
+    else if (!pen__jpeg_marks_add(marks, &r.here))
+        return;
+    if (r.here.at < job->len) {
+        r.n_left = (job->len - r.here.at) / 2 * 3;
+        while (do_round(&r))
+            ;
+    }
+    if (marks->n_rows == grid->n_rows)
+        marks->is_complete = is_at_end(&r);
+    marks->n_marks = marks->n_rows > 0 ? marks->n_rows * grid->per_row + 1 : 0;
+}

@@ -1,0 +1,30 @@
+/* jpeg_guess.h - marks of a file that has none, found ahead of its decoding.
+ *
+ * The scan is cut at guessed places and parsed at all of them at once (jpeg_count.h); where one
+ * piece meets the next, what the next has found is proven.  What comes out are the marks
+ * that a scan from the file's beginning would have gathered, or fewer of them, but no others:
+ * each is reached from the first MCU by parsing all MCUs between.  With them,
+ * jpeg_known.c decodes the window in lanes.
+ */
+#ifndef PEN_OPS_JPEG_GUESS_H
+#define PEN_OPS_JPEG_GUESS_H
+
+#include "ops/jpeg_count.h"
+#include "ops/jpeg_marks.h"
+#include "ops/jpeg_stretches.h"
+
+typedef struct pen__jpeg_guess_job {
+    const pen__jpeg_frame *frame;
+    const uint8_t *src;
+    size_t len;
+    pen__jpeg_count_tables *tables;
+    pen__jpeg_stretch_room *room; /* all of it is used, and free again afterwards */
+    bool (*count)(pen__jpeg_count_job *job);
+    int32_t n_rows; /* that marks are wanted for */
+} pen__jpeg_guess_job;
+
+/* Add marks of whole rows of MCUs to those that there are.  No flaw is reported, but nothing is
+ * found behind one.  Takes at most 1.3 times as long as parsing in lanes what is wanted. */
+void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks);
+
+#endif
