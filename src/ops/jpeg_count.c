@@ -3,8 +3,7 @@
  * An entry is 32 bits:
  *
  *   from bit 0: all bits that are taken
- *            8: DCs: bits of the code
- *           16: DCs: 64 less the bits of the difference
+ *            8: a DC's difference, 16 bits
  *           24: how far the position moves, and one more and END where the block ends
  *
  * As in jpeg_lane_tables.c, a sound symbol never moves the position further than 64, and what does
@@ -21,20 +20,29 @@ enum { BITS = PEN__JPEG_COUNT_BITS, N = PEN__JPEG_COUNT_ENTRIES, MAX_MOVE = 64, 
 
 #define FIELD(x, at) ((uint32_t)(x) << (at))
 
-static uint32_t entry_of(int symbol, int n, bool is_dc)
+static uint32_t ac_entry(int symbol, int n)
 {
-    int size = symbol & 15, run = is_dc ? 0 : symbol >> 4;
-    bool ends = !is_dc && symbol == 0;
-    if (!ends && !is_dc && size == 0 && run != 15)
+    int size = symbol & 15, run = symbol >> 4;
+    if (symbol != 0 && size == 0 && run != 15)
         return 0;
-    uint32_t e = FIELD(n + size, 0) | FIELD(ends ? END + 1 : run + 1, 24);
-    return is_dc ? e | FIELD(n, 8) | FIELD(64 - size, 16) : e;
+    return FIELD(n + size, 0) | FIELD(symbol == 0 ? END + 1 : run + 1, 24);
 }
 
-uint32_t pen__jpeg_count_symbol(const pen__jpeg_count_table *table, int peek, bool is_dc)
+/* `value` is the difference's bits. */
+static uint32_t dc_entry(int size, int n, int value)
 {
-    int found = pen__jpeg_long_symbol(&table->codes, peek);
-    return found < 0 ? 0 : entry_of(found >> 8, found & 31, is_dc);
+    int difference = size > 0 && value < 1 << (size - 1) ? value - (1 << size) + 1 : value;
+    return FIELD(n + size, 0) | FIELD((uint16_t)difference, 8) | FIELD(1, 24);
+}
+
+uint32_t pen__jpeg_count_symbol(const pen__jpeg_count_table *table, uint64_t bits, bool is_dc)
+{
+    int found = pen__jpeg_long_symbol(&table->codes, (int)(bits >> 48));
+    int symbol = found >> 8, n = found & 31;
+    if (found < 0 || (is_dc && symbol > PEN__JPEG_COUNT_MAX_DC))
+        return 0;
+    return is_dc ? dc_entry(symbol, n, (int)(bits << n >> 1 >> (63 - symbol)))
+                 : ac_entry(symbol, n);
 }
 
 static uint32_t odd(bool is_dc)
@@ -78,7 +86,7 @@ static void set_chains(uint32_t *all, int r, pen__jpeg_code code)
     int at = 0;
     for (int n = 1; n <= r; n++)
         for (int i = 0; i < code.counts[n - 1]; i++, symbol++) {
-            uint32_t e = entry_of(*symbol, n, false);
+            uint32_t e = ac_entry(*symbol, n);
             int size = *symbol & 15, rest = r - n - size;
             if (n + size > PEN__JPEG_COUNT_MAX_TAKEN)
                 e = 0;
@@ -102,13 +110,15 @@ static void build_ac(pen__jpeg_count_table *table, pen__jpeg_code code)
 
 static void build_dc(pen__jpeg_count_table *table, pen__jpeg_code code)
 {
-    const uint8_t *symbol = code.counts + 16;
+    const uint8_t *size = code.counts + 16;
     int at = 0;
     for (int n = 1; n <= BITS; n++)
-        for (int i = 0; i < code.counts[n - 1]; i++, symbol++) {
-            bool fits = n + (*symbol & 15) <= PEN__JPEG_COUNT_MAX_TAKEN;
-            at = fill(table->entries, at, 1 << (BITS - n),
-                      fits ? entry_of(*symbol, n, true) : odd(true));
+        for (int i = 0; i < code.counts[n - 1]; i++, size++) {
+            int rest = BITS - n - *size;
+            if (rest < 0)
+                at = fill(table->entries, at, 1 << (BITS - n), odd(true));
+            for (int value = 0; rest >= 0 && value < 1 << *size; value++)
+                at = fill(table->entries, at, 1 << rest, dc_entry(*size, n, value));
         }
     fill(table->entries, at, N - at, odd(true));
 }
@@ -138,7 +148,7 @@ bool pen__jpeg_count_codes_set(pen__jpeg_count_codes *codes, const pen__jpeg_fra
 {
     codes->n_blocks = 0;
     codes->idle = tables->idle;
-    tables->idle[0] = FIELD(64, 16); /* takes no bits, stays where it is */
+    tables->idle[0] = 0; /* takes no bits, stays where it is */
     for (int c = 0; c < frame->n_components; c++) {
         const pen__jpeg_component *comp = &frame->components[c];
         const pen__jpeg_count_table *dc = table_for(tables, comp->dc, true);
@@ -160,7 +170,7 @@ void pen__jpeg_count_begin(pen__jpeg_count_job *job, int i)
 {
     pen__jpeg_count_piece *piece = &job->pieces[i];
     piece->n = 1;
-    pen__jpeg_count_list(job, i)[0] = (pen__jpeg_count_mcu){piece->first_bit, 0};
+    pen__jpeg_count_list(job, i)[0] = piece->first_bit;
     job->next_met[i] = 0;
     if (i > 0)
         job->next_met[i - 1] = 0;
@@ -173,11 +183,11 @@ static bool meets_next(pen__jpeg_count_job *job, int i)
     if (i + 1 >= job->n_pieces)
         return false;
     const pen__jpeg_count_mcu *next = pen__jpeg_count_list(job, i + 1);
-    uint64_t bit = pen__jpeg_count_list(job, i)[job->pieces[i].n - 1].bit;
+    uint32_t bit = pen__jpeg_count_place(pen__jpeg_count_list(job, i)[job->pieces[i].n - 1]);
     uint32_t *at = &job->next_met[i], n = job->pieces[i + 1].n;
-    while (*at < n && next[*at].bit < bit)
+    while (*at < n && pen__jpeg_count_place(next[*at]) < bit)
         ++*at;
-    return *at < n && next[*at].bit == bit;
+    return *at < n && pen__jpeg_count_place(next[*at]) == bit;
 }
 
 bool pen__jpeg_count_is_done(pen__jpeg_count_job *job, int i, uint32_t bit)
@@ -199,32 +209,25 @@ bool pen__jpeg_count_anew(pen__jpeg_count_job *job, int i, uint32_t bit)
 
 /* --- one piece after the other --- */
 
-static uint64_t bits_at(const pen__jpeg_count_job *job, uint32_t bit)
-{
-    return load_be64(job->bytes + bit / 8) << bit % 8;
-}
 
 /* The next block from *bit on: its DC's difference; false if it is not sound. */
-static bool count_block(const pen__jpeg_count_job *job, int b, uint32_t *bit, int *difference)
+static bool count_block(const pen__jpeg_count_job *job, int b, uint32_t *bit, uint16_t *difference)
 {
-    bool is_dc = true;
     for (uint32_t k = 0; k < MAX_MOVE;) {
-        const pen__jpeg_count_table *table = is_dc ? job->codes->dc[b] : job->codes->ac[b];
-        uint64_t bits = bits_at(job, *bit);
+        const pen__jpeg_count_table *table = k == 0 ? job->codes->dc[b] : job->codes->ac[b];
+        uint64_t bits = load_be64(job->bytes + *bit / 8) << *bit % 8;
         uint32_t e = table->entries[bits >> (64 - BITS)], after = k + (e >> 24);
         if ((after & 127) > MAX_MOVE) {
-            e = pen__jpeg_count_symbol(table, (int)(bits >> 48), is_dc);
+            e = pen__jpeg_count_symbol(table, bits, k == 0);
             after = k + (e >> 24);
             if (e == 0 || (after & 127) > MAX_MOVE)
                 return false;
         }
-        if (is_dc)
-            *difference = peek_value(&(pen__jpeg_bits){.bits = bits}, (int)(e >> 8 & 255),
-                                     64 - (int)(e >> 16 & 255));
+        if (k == 0)
+            *difference = (uint16_t)(e >> 8);
         *bit += e & 255;
         if (*bit >= 8 * (job->n_bytes + PEN__JPEG_COUNT_ZEROS / 2))
             return false;
-        is_dc = false;
         k = after;
     }
     return true;
@@ -236,23 +239,25 @@ static bool count_piece(pen__jpeg_count_job *job, int i)
     pen__jpeg_count_piece *piece = &job->pieces[i];
     pen__jpeg_count_mcu *list = pen__jpeg_count_list(job, i);
     uint32_t bit = piece->first_bit;
-    uint64_t dc = 0;
+    uint16_t dc[PEN__JPEG_MAX_COMPONENTS] = {0};
     for (;;) {
         bool is_sound = true;
         for (int b = 0; b < job->codes->n_blocks && is_sound; b++) {
-            int difference = 0;
+            uint16_t difference = 0, *sum = &dc[job->codes->component_of[b]];
             is_sound = count_block(job, b, &bit, &difference);
-            dc += (uint64_t)difference << PEN__JPEG_COUNT_DC_BITS * job->codes->component_of[b];
+            *sum = (uint16_t)(*sum + difference);
         }
         if (is_sound) {
-            list[piece->n++] = (pen__jpeg_count_mcu){bit, dc};
+            uint64_t sums = (uint64_t)dc[0] << 16 | (uint64_t)dc[1] << 32 | (uint64_t)dc[2] << 48;
+            list[piece->n++] = pen__jpeg_count_pack(bit, sums);
             if (piece->n == job->room ||
                 (bit >= piece->goal && pen__jpeg_count_is_done(job, i, bit)))
                 return true;
         } else {
             if (!pen__jpeg_count_anew(job, i, bit))
                 return false;
-            bit = piece->first_bit, dc = 0;
+            bit = piece->first_bit;
+            memset(dc, 0, sizeof dc);
         }
     }
 }

@@ -19,22 +19,22 @@
 #include "ops/jpeg_huffman.h"
 
 enum {
-    PEN__JPEG_COUNT_BITS = 11,
+    PEN__JPEG_COUNT_BITS = 12,
     PEN__JPEG_COUNT_ENTRIES = 1 << PEN__JPEG_COUNT_BITS,
     PEN__JPEG_COUNT_MAX_TAKEN = 18, /* bits, by a look-up: three after a refill to 56 */
     PEN__JPEG_COUNT_ZEROS = 64,     /* bytes behind the data */
     PEN__JPEG_COUNT_LANES = 16,     /* pieces at most */
     PEN__JPEG_COUNT_MAX_ERRORS = 24, /* of a piece that began at a guess */
-    PEN__JPEG_COUNT_DC_BITS = 21,   /* a component's part of a sum */
+    PEN__JPEG_COUNT_MAX_DC = 11,    /* bits of a difference: no encoder writes more */
 };
 
-/* What the next 11 bits mean: see jpeg_count.c. */
+/* What the next 12 bits mean: see jpeg_count.c. */
 typedef struct pen__jpeg_count_table {
     _Alignas(64) uint32_t entries[PEN__JPEG_COUNT_ENTRIES];
     pen__jpeg_long_codes codes;
 } pen__jpeg_count_table;
 
-/* About 70 KiB.  One thread's; zeroed before first use. */
+/* About 140 KiB.  One thread's; zeroed before first use. */
 typedef struct pen__jpeg_count_tables {
     pen__jpeg_cached dc_keys[PEN__JPEG_N_CACHED], ac_keys[PEN__JPEG_N_CACHED];
     uint64_t n_uses;
@@ -54,14 +54,37 @@ typedef struct pen__jpeg_count_codes {
 bool pen__jpeg_count_codes_set(pen__jpeg_count_codes *codes, const pen__jpeg_frame *frame,
                                pen__jpeg_count_tables *tables);
 
-/* One symbol, as an entry, of any length: `peek` are the next 16 bits.  0: there is no such one. */
-uint32_t pen__jpeg_count_symbol(const pen__jpeg_count_table *table, int peek, bool is_dc);
+/* One symbol, as an entry, of any length, from the next bits, of which 31 count.  0: there is none,
+ * or none that an encoder writes. */
+uint32_t pen__jpeg_count_symbol(const pen__jpeg_count_table *table, uint64_t bits, bool is_dc);
 
-/* Where an MCU begins, and all differences of DCs since the piece began, those of component c
- * times 2^(21 c). */
-typedef struct pen__jpeg_count_mcu {
-    uint64_t bit, dc;
-} pen__jpeg_count_mcu;
+/* Where an MCU begins, in the lower 22 bits, and the sums of all differences of DCs since the piece
+ * began, 14 bits for each component: enough to tell what one MCU adds, four times 11 bits. */
+typedef uint64_t pen__jpeg_count_mcu;
+enum { PEN__JPEG_COUNT_PLACE_BITS = 22, PEN__JPEG_COUNT_SUM_BITS = 14 };
+
+static inline uint32_t pen__jpeg_count_place(pen__jpeg_count_mcu mcu)
+{
+    return mcu & ((1U << PEN__JPEG_COUNT_PLACE_BITS) - 1);
+}
+
+/* `sums` has 16 bits for each component, from bit 16 on. */
+static inline pen__jpeg_count_mcu pen__jpeg_count_pack(uint32_t place, uint64_t sums)
+{
+    enum { REST = 16 - PEN__JPEG_COUNT_SUM_BITS };
+    return place | (sums & 0x3FFF0000) << (PEN__JPEG_COUNT_PLACE_BITS - 16) |
+           (sums & 0x3FFF00000000) << (PEN__JPEG_COUNT_PLACE_BITS - 16 - REST) |
+           (sums & 0x3FFF000000000000) << (PEN__JPEG_COUNT_PLACE_BITS - 16 - 2 * REST);
+}
+
+/* What the MCU between two neighbours of a list adds to component c's DC. */
+static inline int32_t pen__jpeg_count_difference(const pen__jpeg_count_mcu *list, int c)
+{
+    int shift = PEN__JPEG_COUNT_PLACE_BITS + PEN__JPEG_COUNT_SUM_BITS * c;
+    uint32_t difference = (uint32_t)(list[1] >> shift) - (uint32_t)(list[0] >> shift);
+    return (int32_t)(difference << (32 - PEN__JPEG_COUNT_SUM_BITS)) >>
+           (32 - PEN__JPEG_COUNT_SUM_BITS);
+}
 
 typedef struct pen__jpeg_count_piece {
     uint32_t first_bit;

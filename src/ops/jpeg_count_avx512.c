@@ -44,13 +44,13 @@ typedef struct group {
 /* Where MCUs ended in some lanes, and the sums there.  Kept for a while, because writing down
  * eight words is quicker than asking which of them count. */
 typedef struct log_entry {
-    __m512i at, dc;
+    _Alignas(64) uint64_t at[LANES], dc[LANES];
     uint8_t lanes;
 } log_entry;
 
 typedef struct numbers {
-    __m512i next_part, n7f, nff, ones, n63, n64, last;
-    __m512i swap, code_bits, value_shift, move, ac_part, next_dc_part, dc_shift, next; /* for shuffling bytes */
+    __m512i next_part, n7f, nff, n63, n64, dc_part, last;
+    __m512i swap, move, ac_part, next_dc_part, dc_shift, next; /* for shuffling bytes */
     __m512i routes;
 } numbers;
 
@@ -138,24 +138,15 @@ AVX512_INLINE __mmask8 is_too_far(const numbers *c, __m512i after)
     return _mm512_cmpgt_epu64_mask(_mm512_and_si512(after, c->n7f), c->n64);
 }
 
-/* The differences of the DCs among entries e, whose bits have not been taken yet. */
-AVX512_INLINE void sum_dcs(group *g, const numbers *c, __m512i e)
-{
-    __m512i x = _mm512_sllv_epi64(g->bits, _mm512_shuffle_epi8(e, c->code_bits));
-    __m512i shift = _mm512_shuffle_epi8(e, c->value_shift);
-    __mmask8 is_negative = _mm512_cmpge_epi64_mask(x, _mm512_setzero_si512());
-    __m512i value = _mm512_srlv_epi64(x, shift);
-    value = _mm512_mask_sub_epi64(value, is_negative, value, _mm512_srlv_epi64(c->ones, shift));
-    value = _mm512_sllv_epi64(value, _mm512_shuffle_epi8(g->route, c->dc_shift));
-    g->dc = _mm512_mask_add_epi64(g->dc, g->is_dc, g->dc, value);
-}
-
 /* On by entries e to position `after`. */
 AVX512_INLINE void advance(group *g, work *w, int first_piece, __m512i e, __m512i after)
 {
     const numbers *c = &w->c;
     int *n_log = &w->n_log[first_piece / LANES];
-    sum_dcs(g, c, e);
+    /* 0 where it is no DC */
+    __m512i difference = _mm512_sllv_epi64(_mm512_and_si512(e, c->dc_part),
+                                           _mm512_shuffle_epi8(g->route, c->dc_shift));
+    g->dc = _mm512_add_epi16(g->dc, difference);
     __m512i n = _mm512_and_si512(e, c->nff);
     g->bits = _mm512_sllv_epi64(g->bits, n);
     g->at = _mm512_add_epi64(g->at, n);
@@ -168,8 +159,8 @@ AVX512_INLINE void advance(group *g, work *w, int first_piece, __m512i e, __m512
     g->route = _mm512_mask_permutexvar_epi64(g->route, ends, _mm512_shuffle_epi8(g->route, c->next), c->routes);
     g->is_dc = ends;
     log_entry *to = &w->logs[first_piece / LANES][*n_log];
-    _mm512_store_si512(&to->at, g->at);
-    _mm512_store_si512(&to->dc, g->dc);
+    _mm512_store_si512(to->at, g->at);
+    _mm512_store_si512(to->dc, g->dc);
     to->lanes = is_last;
     *n_log += is_last != 0;
 }
@@ -213,19 +204,16 @@ static void end_piece(group *g, work *w, int i, bool is_sound)
 /* From the log to the lists. */
 static void read_log(work *w, int group_index)
 {
-    const log_entry *log = w->logs[group_index];
     pen__jpeg_count_job *job = w->job;
-    for (int e = 0; e < w->n_log[group_index]; e++) {
-        uint64_t at[LANES], dc[LANES];
-        memcpy(at, &log[e].at, sizeof at);
-        memcpy(dc, &log[e].dc, sizeof dc);
-        for (unsigned lanes = log[e].lanes; lanes; lanes &= lanes - 1) {
+    const log_entry *log = w->logs[group_index], *end = log + w->n_log[group_index];
+    for (; log < end; log++)
+        for (unsigned lanes = log->lanes; lanes; lanes &= lanes - 1) {
             int lane = __builtin_ctz(lanes), i = group_index * LANES + lane;
-            if (job->pieces[i].n < job->room)
-                pen__jpeg_count_list(job, i)[job->pieces[i].n++] =
-                    (pen__jpeg_count_mcu){at[lane], dc[lane]};
+            pen__jpeg_count_piece *piece = &job->pieces[i];
+            if (piece->n < job->room)
+                pen__jpeg_count_list(job, i)[piece->n++] =
+                    pen__jpeg_count_pack((uint32_t)log->at[lane], log->dc[lane]);
         }
-    }
     w->n_log[group_index] = 0;
 }
 
@@ -260,7 +248,7 @@ AVX512 __m512i entries_with_care(__m512i bits, __m512i k, __m512i route, __m512i
         int b = next > 0 ? next - 1 : codes->n_blocks - 1;
         bool is_dc_here = is_dc >> lane & 1;
         uint32_t one = pen__jpeg_count_symbol(is_dc_here ? codes->dc[b] : codes->ac[b],
-                                              (int)(words[lane] >> 48), is_dc_here);
+                                              words[lane], is_dc_here);
         if (one == 0 || ((ks[lane] + (one >> 24)) & 127) > 64) {
             *bad |= 1U << lane;
             one = codes->idle[0];
@@ -336,7 +324,7 @@ static uint64_t route_of(const pen__jpeg_count_codes *codes, int b)
 {
     int next = b + 1 < codes->n_blocks ? b + 1 : 0;
     uint64_t ac = place_of(codes, codes->ac[b]), dc = place_of(codes, codes->dc[next]);
-    uint64_t shift = PEN__JPEG_COUNT_DC_BITS * codes->component_of[b];
+    uint64_t shift = 8 + 16 * (uint64_t)codes->component_of[b]; /* from bit 8 of an entry */
     return ac | dc << 16 | shift << 32 | (uint64_t)next << 40;
 }
 
@@ -344,12 +332,12 @@ AVX512 void set_numbers(work *w)
 {
     const pen__jpeg_count_codes *codes = w->job->codes;
     numbers *c = &w->c;
-    c->next_part = all((int64_t)7 << 40), c->n7f = all(127), c->nff = all(0xFF), c->ones = all(-1);
+    c->next_part = all((int64_t)7 << 40), c->n7f = all(127), c->nff = all(0xFF), c->dc_part = all(0xFFFF00);
     c->n63 = all(63), c->n64 = all(64),
     c->last = all(w->job->n_bytes + MAX_PAST);
     c->swap =
         _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
-    c->code_bits = field(1, 1), c->value_shift = field(2, 1), c->move = field(3, 1);
+    c->move = field(3, 1);
     c->ac_part = field(0, 2), c->next_dc_part = field(2, 2), c->dc_shift = field(4, 1);
     c->next = field(5, 1);
     memset(w->routes, 0, sizeof w->routes);

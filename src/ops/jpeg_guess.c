@@ -9,7 +9,7 @@
 
 enum {
     MIN_PIECE = 512,        /* bytes: less is not worth what pieces parse twice */
-    MIN_OVERLAP = 1536 * 8,
+    MIN_OVERLAP = 2048 * 8,
     MIN_PIECES = 4,         /* of a round */
     FIRST_TRY = 96 * 8,     /* bits from where a piece begins to where it is first asked for */
     MAX_BYTES = PEN__JPEG_STRETCH_BYTES - PEN__JPEG_COUNT_ZEROS,
@@ -115,7 +115,7 @@ static void cut(round *r)
     count->n_pieces = (int)n;
     count->n_bytes = r->n_bytes;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t next = (i + 1) * size, end = i + 1 < n ? next + (size / 4 < MIN_OVERLAP ? MIN_OVERLAP : size / 4) : all;
+        uint32_t next = (i + 1) * size, end = i + 1 < n ? next + (size / 2 < MIN_OVERLAP ? MIN_OVERLAP : size / 2) : all;
         end = end < all ? end : all;
         uint32_t goal = i + 1 < n && next + FIRST_TRY < end ? next + FIRST_TRY : end;
         count->pieces[i] = (pen__jpeg_count_piece){
@@ -123,31 +123,29 @@ static void cut(round *r)
     }
 }
 
-/* A component's part of the sum, of at most 2^20 to either side; the rest stays. */
-static int32_t split(uint64_t *sum)
+static uint32_t place_of(const pen__jpeg_count_mcu *list, uint32_t i)
 {
-    enum { REST = 64 - PEN__JPEG_COUNT_DC_BITS };
-    int64_t part = (int64_t)(*sum << REST) >> REST;
-    *sum = (*sum - (uint64_t)part) >> PEN__JPEG_COUNT_DC_BITS;
-    return (int32_t)part;
+    return pen__jpeg_count_place(list[i]);
 }
 
-/* Go on to the next MCU's beginning.  False if it is not to be believed or the last wanted. */
-static bool pass_mcu(round *r, const pen__jpeg_count_mcu *from, const pen__jpeg_count_mcu *to)
+/* Go on by n MCUs of a list, up to the next mark at most. */
+static void pass_mcus(round *r, const pen__jpeg_count_mcu *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        for (int c = 0; c < PEN__JPEG_MAX_COMPONENTS; c++)
+            r->here.dc[c] += pen__jpeg_count_difference(list + i, c);
+    r->bit = place_of(list, n);
+    r->column += (int32_t)n;
+    r->to_mark -= (int32_t)n;
+}
+
+/* A mark is due here.  False if it is not to be believed or the last one wanted. */
+static bool add_mark(round *r)
 {
     const pen__jpeg_grid *grid = &r->marks->grid;
-    uint64_t sum = to->dc - from->dc;
-    if (to->bit > r->last_bit)
-        return false;
-    for (int c = 0; c < r->job->frame->n_components; c++) {
-        r->here.dc[c] += split(&sum);
+    for (int c = 0; c < PEN__JPEG_MAX_COMPONENTS; c++)
         if (r->here.dc[c] != (int16_t)r->here.dc[c])
             return false;
-    }
-    r->bit = (uint32_t)to->bit;
-    r->column++;
-    if (--r->to_mark > 0)
-        return true;
     locate(r);
     if (r->column == grid->n_columns)
         r->column = 0;
@@ -156,28 +154,70 @@ static bool pass_mcu(round *r, const pen__jpeg_count_mcu *from, const pen__jpeg_
     return pen__jpeg_marks_add(r->marks, &r->here) && r->marks->n_rows < r->job->n_rows;
 }
 
-/* Go through what is true.  Returns the number of pieces that have been reached. */
-static int follow(round *r)
+/* Go through a list from MCU `from` to MCU `to`.  False if that is all. */
+static bool pass_list(round *r, const pen__jpeg_count_mcu *list, uint32_t from, uint32_t to)
 {
-    int i = 0;
-    uint32_t j = 0, m = 0;
-    const pen__jpeg_count_mcu *list = pen__jpeg_count_list(&r->count, 0);
-    for (;;) {
-        if (i + 1 < r->count.n_pieces) {
-            const pen__jpeg_count_mcu *next = pen__jpeg_count_list(&r->count, i + 1);
-            uint32_t n_next = r->count.pieces[i + 1].n;
-            while (m < n_next && next[m].bit < list[j].bit)
-                m++;
-            if (m < n_next && next[m].bit == list[j].bit) {
-                i++, j = m, m = 0, list = next;
-                continue;
-            }
-        }
-        if (j + 1 >= r->count.pieces[i].n || !pass_mcu(r, &list[j], &list[j + 1]))
-            break;
-        j++;
+    while (to > from && place_of(list, to) > r->last_bit)
+        to--;
+    while (from < to) {
+        uint32_t n = to - from;
+        n = n < (uint32_t)r->to_mark ? n : (uint32_t)r->to_mark;
+        pass_mcus(r, list + from, n);
+        if (r->to_mark == 0 && !add_mark(r))
+            return false;
+        from += n;
     }
-    return i + 1;
+    return true;
+}
+
+/* Where the list of piece i, from MCU *at on, first meets the next piece's: both numbers.  False
+ * if it does not. */
+static bool find_meeting(const round *r, int i, uint32_t *at, uint32_t *next_at)
+{
+    if (i + 1 >= r->count.n_pieces)
+        return false;
+    const pen__jpeg_count_mcu *list = pen__jpeg_count_list(&r->count, i);
+    const pen__jpeg_count_mcu *next = pen__jpeg_count_list(&r->count, i + 1);
+    uint32_t n = r->count.pieces[i].n, n_next = r->count.pieces[i + 1].n, j = *at, m = 0;
+    for (uint32_t end = n; n_next > 0 && j < end;) { /* halve what is before the next piece */
+        uint32_t middle = j + (end - j) / 2;
+        if (place_of(list, middle) < place_of(next, 0))
+            j = middle + 1;
+        else
+            end = middle;
+    }
+    while (j < n && m < n_next && place_of(list, j) != place_of(next, m))
+        if (place_of(list, j) < place_of(next, m))
+            j++;
+        else
+            m++;
+    *at = j, *next_at = m;
+    return j < n && m < n_next;
+}
+
+/* Go through what is true. */
+static void follow(round *r)
+{
+    uint32_t from = 0;
+    for (int i = 0;; i++) {
+        const pen__jpeg_count_mcu *list = pen__jpeg_count_list(&r->count, i);
+        uint32_t to = from, next_from = 0, n = r->count.pieces[i].n;
+        bool has_met = find_meeting(r, i, &to, &next_from);
+        if (n == 0 || !pass_list(r, list, from, has_met ? to : n - 1) || !has_met)
+            return;
+        from = next_from;
+    }
+}
+
+/* Whether most pieces have met the next one: if so, those that have not had bad luck. */
+static bool is_worth_more(const round *r)
+{
+    int n_met = 0, n = r->count.n_pieces - 1;
+    for (int i = 0; i < n; i++) {
+        uint32_t at = 0, next_at;
+        n_met += find_meeting(r, i, &at, &next_at);
+    }
+    return n_met > n / 4 * 3;
 }
 
 /* One round.  False if it is the last one. */
@@ -190,10 +230,10 @@ static bool do_round(round *r)
     cut(r);
     if (!r->job->count(&r->count))
         return false;
-    bool is_far = follow(r) > r->count.n_pieces / 2;
+    follow(r);
     locate(r);
     r->n_left = r->n_left > r->n_bytes ? r->n_left - r->n_bytes : 0;
-    return is_far && r->marks->n_rows < r->job->n_rows;
+    return r->marks->n_rows < r->job->n_rows && is_worth_more(r);
 }
 
 /* All MCUs have been passed: whether the file ends here, with less than a byte of padding. */
