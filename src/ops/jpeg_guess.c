@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    MIN_PIECE = 512,        /* bytes: less is not worth what pieces parse twice */
     MIN_OVERLAP = 2048 * 8,
     MIN_PIECES = 4,         /* of a round */
     FIRST_TRY = 96 * 8,     /* bits from where a piece begins to where it is first asked for */
@@ -109,7 +108,7 @@ static size_t bytes_wanted(const round *r, int32_t n_rows)
 static void cut(round *r)
 {
     pen__jpeg_count_job *count = &r->count;
-    uint32_t n = r->n_bytes / MIN_PIECE;
+    uint32_t n = r->n_bytes / r->job->min_piece;
     n = n < PEN__JPEG_COUNT_LANES ? n : PEN__JPEG_COUNT_LANES;
     uint32_t size = r->n_bytes / n * 8, all = 8 * r->n_bytes;
     count->n_pieces = (int)n;
@@ -225,7 +224,8 @@ static bool do_round(round *r)
 {
     size_t n = bytes_wanted(r, r->job->n_rows);
     n = n < r->n_left ? n : r->n_left;
-    if (n < MIN_PIECES * MIN_PIECE || !unstuff(r, n) || r->n_bytes < MIN_PIECES * MIN_PIECE)
+    size_t least = (size_t)MIN_PIECES * r->job->min_piece;
+    if (n < least || !unstuff(r, n) || r->n_bytes < least)
         return false;
     cut(r);
     if (!r->job->count(&r->count))

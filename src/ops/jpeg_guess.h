@@ -13,6 +13,9 @@
 #include "ops/jpeg_marks.h"
 #include "ops/jpeg_stretches.h"
 
+/* A piece's size at least: less is not worth what pieces parse twice. */
+enum { PEN__JPEG_GUESS_MIN_PIECE = 512 };
+
 typedef struct pen__jpeg_guess_job {
     const pen__jpeg_frame *frame;
     const uint8_t *src;
@@ -20,11 +23,13 @@ typedef struct pen__jpeg_guess_job {
     pen__jpeg_count_tables *tables;
     pen__jpeg_stretch_room *room; /* all of it is used, and free again afterwards */
     bool (*count)(pen__jpeg_count_job *job);
-    int32_t n_rows; /* that marks are wanted for */
+    int32_t n_rows;     /* that marks are wanted for */
+    uint32_t min_piece; /* bytes, PEN__JPEG_GUESS_MIN_PIECE except for tests */
 } pen__jpeg_guess_job;
 
 /* Add marks of whole rows of MCUs to those that there are.  No flaw is reported, but nothing is
- * found behind one.  Takes at most 1.3 times as long as parsing in lanes what is wanted. */
+ * found behind one.  At most 1.5 times the bytes that are left are parsed, in lanes, and where
+ * pieces do not meet, 128 KiB. */
 void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks);
 
 #endif

@@ -429,7 +429,8 @@ static void guess_marks(strips *s, pen__jpeg_window *own)
                                      .tables = &own->count_tables,
                                      .room = s->room,
                                      .count = pen__jpeg_count_avx512,
-                                     .n_rows = n_strips_read(s)};
+                                     .n_rows = n_strips_read(s),
+                                     .min_piece = PEN__JPEG_GUESS_MIN_PIECE};
     pen__jpeg_guess(&job, s->marks);
     s->has_guessed = s->marks->n_rows > n_rows;
 #else
