@@ -209,7 +209,6 @@ bool pen__jpeg_count_anew(pen__jpeg_count_job *job, int i, uint32_t bit)
 
 /* --- one piece after the other --- */
 
-
 /* The next block from *bit on: its DC's difference; false if it is not sound. */
 static bool count_block(const pen__jpeg_count_job *job, int b, uint32_t *bit, uint16_t *difference)
 {

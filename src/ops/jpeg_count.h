@@ -3,9 +3,9 @@
  * Without marks it is not known where in a file an MCU begins.  But Huffman codes fall into step by
  * themselves: who begins to parse at any bit, as if an MCU began there, arrives after some hundred
  * bits at the beginning of a true one, and from then on all is true.  So a scan is cut into
- * pieces at guessed places, and all are parsed at the same time, each until it meets an MCU that the
- * next piece has begun at, too.  The first piece begins truly; hence, piece by piece, all
- * from where two of them met is proven (jpeg_guess.c).
+ * pieces at guessed places, and all are parsed at the same time, each until it meets an MCU that
+ * the next piece has begun at, too.  The first piece begins truly; hence, piece by piece, all from
+ * where two of them met is proven (jpeg_guess.c).
  *
  * No coefficients are kept, and one look-up takes as many symbols as fit into its bits; only
  * the differences of DCs are summed up.
@@ -21,11 +21,11 @@
 enum {
     PEN__JPEG_COUNT_BITS = 12,
     PEN__JPEG_COUNT_ENTRIES = 1 << PEN__JPEG_COUNT_BITS,
-    PEN__JPEG_COUNT_MAX_TAKEN = 18, /* bits, by a look-up: three after a refill to 56 */
-    PEN__JPEG_COUNT_ZEROS = 64,     /* bytes behind the data */
-    PEN__JPEG_COUNT_LANES = 16,     /* pieces at most */
+    PEN__JPEG_COUNT_MAX_TAKEN = 18,  /* bits, by a look-up: three after a refill to 56 */
+    PEN__JPEG_COUNT_ZEROS = 64,      /* bytes behind the data */
+    PEN__JPEG_COUNT_LANES = 16,      /* pieces at most */
     PEN__JPEG_COUNT_MAX_ERRORS = 24, /* of a piece that began at a guess */
-    PEN__JPEG_COUNT_MAX_DC = 11,    /* bits of a difference: no encoder writes more */
+    PEN__JPEG_COUNT_MAX_DC = 11,     /* bits of a difference: no encoder writes more */
 };
 
 /* What the next 12 bits mean: see jpeg_count.c. */

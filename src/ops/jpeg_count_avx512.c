@@ -156,7 +156,8 @@ AVX512_INLINE void advance(group *g, work *w, int first_piece, __m512i e, __m512
     /* which table comes next is what the next look-up waits for, and the route is not */
     g->table = _mm512_mask_mov_epi64(_mm512_shuffle_epi8(g->route, c->ac_part), ends,
                                      _mm512_shuffle_epi8(g->route, c->next_dc_part));
-    g->route = _mm512_mask_permutexvar_epi64(g->route, ends, _mm512_shuffle_epi8(g->route, c->next), c->routes);
+    g->route = _mm512_mask_permutexvar_epi64(g->route, ends, _mm512_shuffle_epi8(g->route, c->next),
+                                             c->routes);
     g->is_dc = ends;
     log_entry *to = &w->logs[first_piece / LANES][*n_log];
     _mm512_store_si512(to->at, g->at);
@@ -247,8 +248,8 @@ AVX512 __m512i entries_with_care(__m512i bits, __m512i k, __m512i route, __m512i
         int lane = __builtin_ctz(far), next = (int)(routes[lane] >> 40);
         int b = next > 0 ? next - 1 : codes->n_blocks - 1;
         bool is_dc_here = is_dc >> lane & 1;
-        uint32_t one = pen__jpeg_count_symbol(is_dc_here ? codes->dc[b] : codes->ac[b],
-                                              words[lane], is_dc_here);
+        uint32_t one = pen__jpeg_count_symbol(is_dc_here ? codes->dc[b] : codes->ac[b], words[lane],
+                                              is_dc_here);
         if (one == 0 || ((ks[lane] + (one >> 24)) & 127) > 64) {
             *bad |= 1U << lane;
             one = codes->idle[0];
@@ -332,9 +333,9 @@ AVX512 void set_numbers(work *w)
 {
     const pen__jpeg_count_codes *codes = w->job->codes;
     numbers *c = &w->c;
-    c->next_part = all((int64_t)7 << 40), c->n7f = all(127), c->nff = all(0xFF), c->dc_part = all(0xFFFF00);
-    c->n63 = all(63), c->n64 = all(64),
-    c->last = all(w->job->n_bytes + MAX_PAST);
+    c->next_part = all((int64_t)7 << 40), c->n7f = all(127), c->nff = all(0xFF),
+    c->dc_part = all(0xFFFF00);
+    c->n63 = all(63), c->n64 = all(64), c->last = all(w->job->n_bytes + MAX_PAST);
     c->swap =
         _mm512_broadcast_i32x4(_mm_setr_epi8(7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8));
     c->move = field(3, 1);

@@ -9,8 +9,8 @@
 
 enum {
     MIN_OVERLAP = 2048 * 8,
-    MIN_PIECES = 4,         /* of a round */
-    FIRST_TRY = 96 * 8,     /* bits from where a piece begins to where it is first asked for */
+    MIN_PIECES = 4,     /* of a round */
+    FIRST_TRY = 96 * 8, /* bits from where a piece begins to where it is first asked for */
     MAX_BYTES = PEN__JPEG_STRETCH_BYTES - PEN__JPEG_COUNT_ZEROS,
     /* behind what is believed, unless a marker is there: so far may libjpeg look ahead */
     MARGIN = 64,
@@ -28,7 +28,7 @@ typedef struct round {
     size_t at;           /* in the file, where unstuffing ended */
     uint32_t n_bytes, last_bit;
     bool is_at_marker;
-    size_t n_left; /* bytes that may be parsed yet, whatever comes of it */
+    size_t n_left;   /* bytes that may be parsed yet, whatever comes of it */
     uint32_t anchor; /* a place in the bytes, whose place in the file is known */
     size_t anchor_at;
 } round;
@@ -114,7 +114,8 @@ static void cut(round *r)
     count->n_pieces = (int)n;
     count->n_bytes = r->n_bytes;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t next = (i + 1) * size, end = i + 1 < n ? next + (size / 2 < MIN_OVERLAP ? MIN_OVERLAP : size / 2) : all;
+        uint32_t next = (i + 1) * size,
+                 end = i + 1 < n ? next + (size / 2 < MIN_OVERLAP ? MIN_OVERLAP : size / 2) : all;
         end = end < all ? end : all;
         uint32_t goal = i + 1 < n && next + FIRST_TRY < end ? next + FIRST_TRY : end;
         count->pieces[i] = (pen__jpeg_count_piece){

@@ -39,7 +39,7 @@ typedef struct pen__jpeg_strips {
     pen__jpeg_tables *tables;
     pen__jpeg_scan scans[BAND];
     uint8_t *chunks[BAND];
-    bool has_lanes; /* for rows with marks */
+    bool has_lanes;   /* for rows with marks */
     bool has_guessed; /* some of them */
     pen__jpeg_stretches stretches;
     pen__jpeg_stretch_room *room;
