@@ -255,9 +255,11 @@ void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes)
 static void make_room(pen__jpeg *jpeg)
 {
     pen__jpeg_window *own = &jpeg->own;
-    if (!own->room && sizeof *own->room <= jpeg->keep / 2 &&
-        pen__jpeg_stretches_are_possible())
+    bool is_new = !own->room;
+    if (is_new && sizeof *own->room <= jpeg->keep / 2 && pen__jpeg_stretches_are_possible())
         own->room = pen__aligned(64, sizeof *own->room);
+    if (own->room && is_new)
+        memset(&own->room->count_tables, 0, sizeof own->room->count_tables);
 }
 
 /* What may be kept of `memory`. */

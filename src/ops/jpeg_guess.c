@@ -250,7 +250,7 @@ void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks)
     round r;
     r.job = job, r.marks = marks;
     if (grid->per_row == 0 || marks->n_rows >= job->n_rows || job->frame->restart_interval > 0 ||
-        !pen__jpeg_count_codes_set(&r.codes, job->frame, job->tables))
+        !pen__jpeg_count_codes_set(&r.codes, job->frame, &job->room->count_tables))
         return;
     r.count.codes = &r.codes;
     r.count.bytes = job->room->bytes;

@@ -20,8 +20,7 @@ typedef struct pen__jpeg_guess_job {
     const pen__jpeg_frame *frame;
     const uint8_t *src;
     size_t len;
-    pen__jpeg_count_tables *tables;
-    pen__jpeg_stretch_room *room; /* all of it is used, and free again afterwards */
+    pen__jpeg_stretch_room *room; /* of which all but the tables is free again afterwards */
     bool (*count)(pen__jpeg_count_job *job);
     int32_t n_rows;     /* that marks are wanted for */
     uint32_t min_piece; /* bytes, PEN__JPEG_GUESS_MIN_PIECE except for tests */

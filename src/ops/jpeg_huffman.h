@@ -90,8 +90,9 @@ typedef struct pen__jpeg_tables {
 const pen__jpeg_ac_table *pen__jpeg_ac_table_for(pen__jpeg_tables *tables, pen__jpeg_code code);
 const pen__jpeg_dc_table *pen__jpeg_dc_table_for(pen__jpeg_tables *tables, pen__jpeg_code code);
 
-/* For other tables of the same codes (jpeg_lane_tables.c, jpeg_count.c).  Whether a code can be decoded at
- * all, and the slot among PEN__JPEG_N_CACHED that holds it, or the oldest one, now to be filled. */
+/* For other tables of the same codes (jpeg_lane_tables.c, jpeg_count.c).  Whether a code can be
+ * decoded at all, its numbers, and the slot among PEN__JPEG_N_CACHED that holds it, or the oldest
+ * one, now to be filled. */
 bool pen__jpeg_is_proper(pen__jpeg_code code, bool is_dc);
 bool pen__jpeg_set_long_codes(pen__jpeg_long_codes *codes, pen__jpeg_code code);
 int pen__jpeg_find_slot(pen__jpeg_cached *slots, uint64_t *n_uses, pen__jpeg_code code,

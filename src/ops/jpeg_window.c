@@ -419,14 +419,13 @@ static bool is_ours(strips *s)
  * gathered in passing. */
 typedef enum source { GIVEN, GUESSED, PASSED } source;
 
-static void guess_marks(strips *s, pen__jpeg_window *own)
+static void guess_marks(strips *s)
 {
 #if defined(__x86_64__)
     int32_t n_rows = s->marks->n_rows;
     const pen__jpeg_guess_job job = {.frame = &s->frame,
                                      .src = s->job->src,
                                      .len = s->job->len,
-                                     .tables = &own->count_tables,
                                      .room = s->room,
                                      .count = pen__jpeg_count_avx512,
                                      .n_rows = n_strips_read(s),
@@ -434,7 +433,7 @@ static void guess_marks(strips *s, pen__jpeg_window *own)
     pen__jpeg_guess(&job, s->marks);
     s->has_guessed = s->marks->n_rows > n_rows;
 #else
-    (void)s, (void)own;
+    (void)s;
 #endif
 }
 
@@ -455,7 +454,7 @@ static int decode_marked(strips *s, pen__jpeg_window *own, source from)
     s->has_scans = s->has_guessed = false;
     s->tables = &own->tables;
     if (s->has_lanes)
-        guess_marks(s, own);
+        guess_marks(s);
     int rc = decode_strips(s);
     if (rc == 0 && own->gathers &&
         (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))

@@ -14,7 +14,6 @@ enum { GUESS_GUARD = 4096 };
 
 typedef struct guess_bench {
     pen__jpeg_tables tables;
-    pen__jpeg_count_tables count_tables;
     uint8_t chunk[PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK];
     pen__jpeg_marks by_scan, by_guess;
     /* vectors are stored unseen by sanitizers */
@@ -113,7 +112,6 @@ static inline bool guess_is_true(guess_bench *b, const pen__jpeg_frame *frame, c
     const pen__jpeg_guess_job job = {.frame = frame,
                                      .src = data,
                                      .len = len,
-                                     .tables = &b->count_tables,
                                      .room = &b->room,
                                      .count = count ? count : pen__jpeg_count_c,
                                      .n_rows = n_rows,
