@@ -9,6 +9,8 @@
 
 enum {
     MIN_OVERLAP = 2048 * 8,
+    MIN_FIRST =
+        48, /* pieces of the least size that must be wanted in all: else a scan is quicker */
     MIN_PIECES = 4,     /* of a round */
     FIRST_TRY = 96 * 8, /* bits from where a piece begins to where it is first asked for */
     MAX_BYTES = PEN__JPEG_STRETCH_BYTES - PEN__JPEG_COUNT_ZEROS,
@@ -266,7 +268,8 @@ void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks)
         r.here = pen__jpeg_marks_get(marks, marks->n_rows * grid->per_row);
     else if (!pen__jpeg_marks_add(marks, &r.here))
         return;
-    if (r.here.at < job->len) {
+    if (r.here.at < job->len &&
+        bytes_wanted(&r, job->n_rows) >= (size_t)MIN_FIRST * job->min_piece) {
         r.n_left = (job->len - r.here.at) / 2 * 3;
         while (do_round(&r))
             ;
