@@ -327,23 +327,3 @@ def test_batches_that_sleep_in_the_callers_process_do_not_compute() -> None:
             pass
         stats = loader.stats()
     assert stats["sleep_ns"] >= 19 * 4_000_000, "all but the first, before which nobody knew"
-
-
-def test_persistent_workers_that_rest_come_back_when_they_are_asked_for() -> None:
-    with make(num_workers=0) as plain:
-        want = digest(plain)
-    with make(persistent_workers=True) as loader:
-        batches = iter(loader)
-        seen = [next(batches) for _ in range(5)]
-        workers = loader._engine._workers  # type: ignore[union-attr]
-        workers._tuner.is_inline = True  # as a trial does
-        while workers._pool.n_workers:
-            seen.append(next(batches))
-        assert loader.knobs.workers == 0
-        loader.knobs.workers = 3
-        seen.append(next(batches))
-        assert workers._pool.n_workers == 3
-        n_before = loader.stats()["batches_inline"]
-        seen.extend(batches)
-        assert digest(seen) == want
-        assert loader.stats()["batches_inline"] <= n_before + 1

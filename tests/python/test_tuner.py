@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from penstock.workers import Job, Workers
 from penstock.workers.limits import usable_cores
@@ -24,10 +23,10 @@ class Model:
         handing: float = 0.0001,
         step: float = 0,
         queued: float = 0,
-        inline: float = 0,
+        nbytes: int = 0,
     ) -> None:
         self.cores = cores
-        self.inline = inline  # seconds that a batch takes without workers, if that differs
+        self.nbytes = nbytes
         self.queued = queued  # seconds that others have the cores, of each batch's busy ones
         self.busy, self.asleep, self.handing, self.step = busy, asleep, handing, step
 
@@ -40,17 +39,13 @@ class Model:
     def run(self, tuner: Tuner, n_batches: int = 2000) -> Tuner:
         tuner.begin(0.01)
         for _ in range(n_batches):
-            if tuner.is_for_good:
-                break
             if tuner.is_inline:
-                making = self.inline if self.inline else self.busy + self.asleep
-                tuner.observe(making + self.step, making, making, (round(making * 1e9),) * 2 + (0,))
-                continue
+                break
             period = self.period(tuner.n_workers)
             spent = period - self.step
             parts = (self.busy + self.asleep, self.busy, self.queued)
             cost = (round(parts[0] * 1e9), round(parts[1] * 1e9), round(parts[2] * 1e9))
-            tuner.observe(period, spent, spent - self.handing, cost)
+            tuner.observe(period, spent, spent - self.handing, cost, self.nbytes)
         return tuner
 
 
@@ -145,42 +140,38 @@ def test_what_is_settled_is_looked_at_again_however_short_the_epochs(n_epochs: i
     assert tuner.n_workers == 16
 
 
-def test_a_loop_that_only_takes_tries_without_workers_and_stays_if_that_is_no_slower() -> None:
-    """A library that uses both cores for one batch: then processes bring nothing."""
-    tuner = Model(2, busy=0.012, inline=0.006).run(Tuner(2, can_return=True))
-    assert tuner.is_inline
-    assert not tuner.is_for_good
+class Copies(Model):
+    """Batches that are made as fast as memory allows, however many make them."""
+
+    def period(self, n_workers: int) -> float:
+        return max(0.7 * self.busy, self.step + self.handing)
 
 
-def test_workers_return_from_a_trial_without_them_that_is_slower() -> None:
-    tuner = Model(2, busy=0.012).run(Tuner(2, can_return=True))
+def test_large_batches_that_cost_only_memory_are_made_inline() -> None:
+    assert Copies(2, busy=0.01, nbytes=24 << 20).run(Tuner(2)).is_inline
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"busy": 0.01, "nbytes": 1 << 20},  # they cost more than that
+        {"busy": 0.01, "nbytes": 24 << 20, "step": 0.01},  # the loop computes beside
+    ],
+)
+def test_large_batches_are_left_to_workers_where_those_help(batch: dict[str, Any]) -> None:
+    assert not Copies(2, **batch).run(Tuner(2)).is_inline
+
+
+def test_large_batches_are_left_to_workers_that_share_the_work() -> None:
+    assert not Model(8, busy=0.01, nbytes=24 << 20).run(Tuner(8)).is_inline
+
+
+@pytest.mark.parametrize(("busy", "nbytes"), [(0.0001, 0), (0.01, 24 << 20)])
+def test_workers_that_must_be_there_stay(busy: float, nbytes: int) -> None:
+    """They are initialised, or ended when they are late."""
+    tuner = Copies(2, busy=busy, nbytes=nbytes).run(Tuner(2, can_leave=False))
+    tuner.end()
     assert not tuner.is_inline
-    assert tuner.n_workers == 2
-
-
-def test_workers_return_when_the_loop_begins_to_compute() -> None:
-    tuner = Model(2, busy=0.012, inline=0.006).run(Tuner(2, can_return=True))
-    assert tuner.is_inline
-    Model(2, busy=0.012, inline=0.006, step=0.02).run(tuner)
-    assert not tuner.is_inline
-
-
-@pytest.mark.parametrize("other", [{"step": 0.02}, {"asleep": 0.02}, {"handing": 0.0}])
-def test_nothing_is_tried_without_workers_that_cannot_pay_or_be_undone(
-    other: dict[str, float],
-) -> None:
-    """The loop computes; batches sleep; workers cannot be called back."""
-
-    class Never(Model):
-        @property
-        def inline(self) -> float:
-            raise AssertionError("made without workers")
-
-        @inline.setter
-        def inline(self, seconds: float) -> None:
-            pass
-
-    Never(2, busy=0.012, **other).run(Tuner(2, can_return="handing" not in other))
 
 
 # --- cores ---
@@ -237,46 +228,47 @@ def test_cores_are_found_on_this_machine() -> None:
 # --- real workers ---
 
 
-class Restless(Tuner):
-    """Sends workers away and calls them back after every few batches."""
-
-    def __init__(self) -> None:
-        super().__init__(2, can_return=True)
-        self.n_seen = 0
-        self.turns: list[bool] = []
-
-    def observe(self, *_: Any) -> bool:
-        self.n_seen += 1
-        if self.n_seen % 5:
-            return False
-        self.is_inline = not self.is_inline
-        self.turns.append(self.is_inline)
-        return True
-
-
-def test_workers_that_leave_and_return_change_nothing_and_inherit_nothing() -> None:
-    """Over several epochs, some of which begin without workers."""
-    here = os.getpid()
-    makers: list[int] = []
-
-    def make(index: int) -> tuple[torch.Tensor, int, int]:
-        makers.append(os.getpid())
-        return torch.full((64, 64), float(index)), os.getpid(), makers.count(here)
-
-    workers = Workers(Job(Items(make)), "auto", persistent=True)
-    tuner = workers._tuner = Restless()
-    by_whom = []
+def test_what_was_made_inline_is_never_left_to_workers_that_inherit_it() -> None:
+    """Neither by pinning nor by an epoch that begins anew."""
+    workers = Workers(Job(Items(lambda index: (index, os.getpid()))), "auto")
     try:
-        for epoch in range(3):
-            for number, batch in enumerate(workers.epoch(plan(23), epoch=epoch)):
-                for place, (tensor, pid, inherited) in enumerate(batch):
-                    assert torch.equal(tensor, torch.full((64, 64), float(number * 4 + place)))
-                    assert pid == here or inherited == 0
-                    by_whom.append(pid == here)
-            if tuner.is_inline:
-                assert workers.num_workers == 0
+        next(workers.epoch(plan(5)))
+        assert workers._tuner is not None
+        workers._tuner._go_inline()
+        assert workers.num_workers in (0, 2)  # until the next batch
+        assert workers.worker_range == (0, 0)
+        with pytest.raises(ValueError, match="0 to 0"):
+            workers.resize(2)
+        for batch in workers.epoch(plan(5), epoch=1):
+            assert all(pid == os.getpid() for _, pid in batch)
+        assert workers.num_workers == 0
     finally:
         workers.close()
-    assert len(by_whom) == 3 * 23 * 4
-    assert 20 < sum(by_whom) < len(by_whom) - 20
-    assert len(tuner.turns) > 6
+
+
+@pytest.mark.parametrize("options", [{"worker_init": len}, {}])
+def test_items_that_need_workers_are_not_made_inline(options: dict[str, Any]) -> None:
+    job = Job(Items(float), worker_init=lambda _: None) if options else Job(Items(float))
+    workers = Workers(job, "auto", timeout=0 if options else 30)
+    assert workers._tuner is not None
+    assert not workers._tuner._can_leave
+
+
+def test_an_interrupt_in_a_batch_made_inline_does_not_look_like_the_end() -> None:
+    def make(index: int) -> int:
+        if index == 14:
+            raise KeyboardInterrupt
+        return index
+
+    workers = Workers(Job(Items(make)), "auto")
+    stream = workers.epoch(plan(5))
+    assert workers._tuner is not None
+    workers._tuner._go_inline()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            for _ in stream:
+                pass
+        with pytest.raises(RuntimeError, match="interrupted"):
+            next(stream)
+    finally:
+        workers.close()

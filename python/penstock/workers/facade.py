@@ -68,7 +68,9 @@ class Workers:
         self._is_part = job.iterable or job.seeding.in_turn  # of the stream, their number is
         self._tuner: Tuner | None = None
         if not self._is_part and num_workers != 0:
-            self._tuner = Tuner(usable_cores(), can_return=persistent)
+            # A worker is initialised, and ended when it is late; the caller's process is not.
+            can_leave = job.worker_init is None and not timeout
+            self._tuner = Tuner(usable_cores(), can_leave)
         if num_workers == "auto":
             num_workers = 1 if job.iterable else usable_cores()
         elif settings is None:
@@ -91,13 +93,14 @@ class Workers:
         """Processes at work now; between epochs, those that the next one begins with."""
         if self._is_automatic and multiprocessing.current_process().daemon:
             return 0
-        if self._tuner is not None and self.settings.n_workers is not None:
+        pool, tuner = self._pool, self._tuner
+        if tuner is not None and not tuner.is_inline and self.settings.n_workers is not None:
             return self.settings.n_workers
-        if (pool := self._pool) is not None:
+        if pool is not None:
             return pool.n_workers
-        if self._tuner is None:
+        if tuner is None:
             return self._asked
-        return 0 if self._tuner.is_for_good else self._tuner.n_workers
+        return 0 if tuner.is_inline else tuner.n_workers
 
     @property
     def n_running(self) -> int:
@@ -130,7 +133,7 @@ class Workers:
         """
         if seeding is not None:
             self.job = dataclasses.replace(self.job, seeding=seeding)
-        if self.num_workers == 0 and self._pool is None:
+        if self.num_workers == 0:
             return InlineStream(self.job, self._fetcher_here(), batches, epoch, state)
         begin = time.perf_counter()
         pool = self._pool_for_epoch()
@@ -204,11 +207,13 @@ class Workers:
 
     @property
     def is_inline(self) -> bool:
-        """Whether batches are made in the caller's process, and never elsewhere."""
+        """Whether batches are made in the caller's process, because that was asked for."""
         return self._asked == 0
 
     @property
     def worker_range(self) -> tuple[int, int]:
+        if self._tuner is not None and self._tuner.is_inline:
+            return 0, 0  # workers forked later would inherit what the dataset has opened here
         return (self._asked, self._asked) if self._is_part or self.is_inline else (1, WORKERS_MAX)
 
     @property
@@ -230,8 +235,7 @@ class Workers:
         return (0, 0, 0) if pool is None else (pool.n_open, pool.n_ready, pool.nbytes)
 
     def pin(self, n_workers: int) -> None:
-        """So many from now on: the next batch finds them, or the next epoch where the processes
-        of this one are gone."""
+        """So many from now on: the next batch finds them."""
         self.settings.n_workers = n_workers
 
     def unpin(self) -> None:

@@ -180,19 +180,6 @@ class Pool:
         self.check_usable()
         if self.in_turn and not is_first:
             raise ValueError("the number of workers is part of this stream and cannot change")
-        self._set_workers(n_workers)
-
-    def rest(self) -> None:
-        """No workers until resize(); nothing is under way.  Call tend() until they are gone."""
-        self.check_usable()
-        self._set_workers(0)
-
-    def tend(self) -> None:
-        """See to what happened, without waiting for anything."""
-        if self._crew.pids:
-            self._receive()
-
-    def _set_workers(self, n_workers: int) -> None:
         missing = n_workers - (len(self._started) - self._retiring)
         self.n_workers = n_workers
         if self.in_turn:
@@ -360,8 +347,10 @@ class Pool:
         if notice.what == "failed":
             self._started.discard(notice.worker)
             if self.in_turn or not self._crew.pids:
-                raise RuntimeError(f"cannot fork a DataLoader worker: {notice.detail}")
-            self.n_workers = len(self._started)
+                why = f"cannot fork a DataLoader worker: {notice.detail}"
+                self._lose(notice.worker if self.in_turn else 0, why)
+            else:
+                self.n_workers = len(self._started)
             return
         self._results.forget(notice.pid)
         self._started.discard(notice.worker)

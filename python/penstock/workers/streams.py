@@ -10,6 +10,7 @@ from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Positi
 from penstock.workers.pool import Pool
 from penstock.workers.settings import Settings
 from penstock.workers.tuner import Tuner
+from penstock.workers.wire import Result
 
 
 class Stream(Iterator[Any]):
@@ -101,8 +102,8 @@ class InlineStream(Stream):
 
 
 class MapStream(PoolStream):
-    """Batches of a map-style dataset, made by a pool; in the caller's process while the tuner
-    finds that to be no slower."""
+    """Batches of a map-style dataset, made by a pool; in the caller's process once the tuner
+    finds that to be faster."""
 
     def __init__(
         self,
@@ -132,8 +133,10 @@ class MapStream(PoolStream):
 
     def _take_next(self) -> Any:
         self._follow()
-        if self._inline is not None:
-            return self._make_next(self._inline)
+        if self._inline is not None and not self._has_left:
+            value = next(self._inline)
+            self.delivered += 1
+            return value
         if not self._under_way:
             self._fill()
         if not self._under_way:
@@ -147,8 +150,8 @@ class MapStream(PoolStream):
         if result.kind == "error":
             raise value.exception()
         self.delivered += 1
-        if self._tuner is not None and not self._tuner.is_inline:
-            self._tune(self._tuner, begin, waited, result.cost)
+        if self._tuner is not None:
+            self._tune(self._tuner, begin, waited, result)
         return value[0]
 
     def _follow(self) -> None:
@@ -162,27 +165,11 @@ class MapStream(PoolStream):
                 self._pool.resize(pinned)
         self._tuner.follow(self._settings, self._pool.n_workers)
 
-    def _make_next(self, inline: InlineStream) -> Any:
-        begin = time.perf_counter()
-        value = next(inline)
-        self.delivered += 1
-        if self._tuner is not None and not self._pool.is_closed:
-            self._pool.tend()
-            spent = time.perf_counter() - begin
-            nanoseconds = round(spent * 1e9)
-            self._tune(self._tuner, begin, spent, (nanoseconds, nanoseconds, 0))
-            if not self._tuner.is_inline:
-                self._inline = None
-        return value
-
     def _next_behind(self) -> Any:
         """Nothing is under way any more: the epoch is over, or goes on without workers."""
         if self._end is None:
             self._inline = self._make_inline(self._batches)
-            if self._tuner is None or self._tuner.is_for_good:
-                self._pool.close()
-            else:
-                self._pool.rest()
+            self._pool.close()
             return self._take_next()
         if self._tuner is not None and not self._has_left:
             self._tuner.end()
@@ -213,9 +200,10 @@ class MapStream(PoolStream):
         self._pool.set_window(window)
         return window
 
-    def _tune(self, tuner: Tuner, begin: float, waited: float, cost: tuple[int, int, int]) -> None:
+    def _tune(self, tuner: Tuner, begin: float, waited: float, result: Result) -> None:
         now = time.perf_counter()
-        is_changed = tuner.observe(now - self._last, now - begin, waited, cost)
+        spent = now - begin
+        is_changed = tuner.observe(now - self._last, spent, waited, result.cost, result.nbytes)
         self._last = now
         if is_changed and not tuner.is_inline:
             self._pool.resize(tuner.n_workers)

@@ -10,17 +10,15 @@ of batches, and compared with what the batch's own making takes:
                                                         if they do not, half may do as well
     it waits, and workers compute                       one a core; where other programs want
                                                         the cores too, try two
-    ... and the loop does nothing but take batches      nothing runs beside their making, and a
-                                                        library may use all cores for one: try
-                                                        without processes
+    batches are made as fast as memory is copied, and   no processes: handing over is what they
+      the loop does nothing but take them                 do all the time
 
 It begins with a worker a core, up to eight.  A trial with more stays if it pays, one with
 fewer stays if it costs nothing, and both are taken back if not.  The number of processes never
 changes what they make, so all of this is free to guess.
 
-Workers must not inherit files that a dataset opened in the caller's process when it was first
-used there.  So batches are made in that process only if they always will be from then on, or
-if workers are persistent: those are forked from a process that has never made any.
+Batches are never made in the caller's process before it is known that they always will be: a
+dataset may open files when first used, and workers must not inherit those.
 """
 
 import math
@@ -30,7 +28,7 @@ from penstock.workers.settings import Settings
 _CAP = 16  # processes, for items that only sleep
 _FIRST = 8  # at most, before anything is known
 _FEWEST = 2  # one would let the loop wait for every batch that takes longer than usual
-_STRETCH_SECONDS = 0.02
+_STRETCH_SECONDS = 0.1
 _AGAIN_SECONDS = 30
 _PAYS = 0.93  # a trial must take this part of the time, or less
 _SLEEPS = 1.5  # a batch's time, in times of what it computes
@@ -41,7 +39,8 @@ _SAVES = 0.75  # of a cheap batch's time next() may take, or processes are not w
 _CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being handed over
 _SHORT_SECONDS = 0.3  # an epoch that takes longer loses nothing by starting processes
 _OWN = 0.1  # of the time: a loop that does more than that is worth running beside
-_HERE_BATCHES, _HERE_SECONDS = 8, 0.1  # a stretch without processes
+_COPIED = 1e9  # bytes a second that a worker makes: no more than moving them about
+_HALF = 0.45  # of a worker's time for a batch that next() takes: two bring no more than that
 
 
 class _Stretch:
@@ -55,9 +54,13 @@ class _Stretch:
         self.made = 0.0  # in a worker, for making it
         self.busy = 0.0  # of that, on a core or in the queue for one
         self.queued = 0.0  # of that, in the queue
+        self.nbytes = 0
 
-    def add(self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int]) -> None:
+    def add(
+        self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int], nbytes: int
+    ) -> None:
         self.count += 1
+        self.nbytes += nbytes
         self.elapsed += elapsed
         self.spent += spent
         self.waited += waited
@@ -78,15 +81,12 @@ class _Stretch:
 class Tuner:
     """Chooses how many workers run.  One for a loader's life: what it learnt stays."""
 
-    def __init__(self, n_cores: int, can_return: bool = False) -> None:
-        """can_return: workers can be called back after batches were made without them."""
+    def __init__(self, n_cores: int, can_leave: bool = True) -> None:
+        """can_leave: whether batches may be made without workers at all."""
         self._cores = n_cores
-        self._can_return = can_return
+        self._can_leave = can_leave
         self.n_workers = max(_FEWEST, min(n_cores, _FIRST))
-        self.is_inline = False
-        self.is_for_good = False  # inline, and nothing will change that
-        self._has_tried_inline = False
-        self._inline_limit = math.inf  # seconds a batch; if it takes more, workers return
+        self.is_inline = False  # for good
         self._is_held = False  # decides nothing: see follow()
         self._is_settled = False
         self._has_grown = False  # and it paid
@@ -99,8 +99,6 @@ class Tuner:
         """Before each batch: whether it may decide, and how many there are by now."""
         pinned, was_held = settings.n_workers, self._is_held
         self._is_held = settings.is_held or pinned is not None
-        if pinned is not None:
-            self.is_inline = self.is_for_good = False
         is_other = n_workers not in (0, self.n_workers)
         if is_other:
             self.n_workers = n_workers
@@ -119,19 +117,22 @@ class Tuner:
         """An epoch is over.  A short one may be over before processes are of any use."""
         seen = self._epoch
         is_quick = seen.spent > seen.made and seen.made < _SHORT_SECONDS
-        if seen.count and is_quick and not self._is_held:
+        if seen.count and is_quick and self._can_leave and not self._is_held:
             self._go_inline()
 
     def observe(
-        self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int]
+        self,
+        elapsed: float,
+        spent: float,
+        waited: float,
+        cost: tuple[int, int, int],
+        nbytes: int = 0,
     ) -> bool:
         """After each batch.  True: n_workers or is_inline changed."""
         if self._is_held:
             return False
         for sums in (self._epoch, self._stretch):
-            sums.add(elapsed, spent, waited, cost)
-        if self.is_inline:
-            return self._observe_inline()
+            sums.add(elapsed, spent, waited, cost, nbytes)
         if self._is_settled:
             if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
                 self._is_settled = False
@@ -146,7 +147,7 @@ class Tuner:
             return False
         before = self.n_workers
         self._judge(self._stretch)
-        self._restart(is_changed=before != self.n_workers or self.is_inline)
+        self._restart(is_changed=before != self.n_workers)
         return before != self.n_workers or self.is_inline
 
     def _restart(self, is_changed: bool = True) -> None:
@@ -162,23 +163,23 @@ class Tuner:
                 self._take_back(n_before, seen, is_more)
                 return
             self._has_grown = self._has_grown or is_more
-        elif seen.spent > _SAVES * seen.made and seen.made < _CHEAP_SECONDS * seen.count:
+        elif self._can_leave and (_is_cheap(seen) or _is_copying(seen)):
             self._go_inline()
             return
         if seen.waited < _WAITS * seen.elapsed:
             at_work = math.ceil(_ROOM * seen.made / seen.elapsed)
-            self._try(min(self.n_workers, max(_FEWEST, at_work)), seen)
+            self._try(min(self.n_workers, max(_FEWEST, at_work)), seen.period)
         else:
-            self._try(max(self.n_workers, self._worth_trying(seen)), seen)
+            self._try(max(self.n_workers, self._worth_trying(seen)), seen.period)
 
     def _take_back(self, n_before: int, seen: _Stretch, is_more: bool) -> None:
         """What was tried is not worth it.  Where more workers for batches that sleep make no
         difference, they wait for one another, and fewer may make none either."""
         self.n_workers = n_before
         if is_more and seen.asleep > _SLEEPS and not self._has_grown:
-            self._try(max(_FEWEST, n_before // 2), seen)
+            self._try(max(_FEWEST, n_before // 2), seen.period)
         else:
-            self._settle(seen)
+            self._is_settled = True
 
     def _worth_trying(self, seen: _Stretch) -> int:
         ceiling = max(self._cores, round(self._cores * seen.asleep))
@@ -187,43 +188,25 @@ class Tuner:
         ceiling = min(max(_CAP, self._cores), ceiling)
         return min(ceiling, 2 * self.n_workers)  # a trial that fails has not cost much
 
-    def _try(self, n_workers: int, seen: _Stretch) -> None:
+    def _try(self, n_workers: int, period: float) -> None:
         if n_workers == self.n_workers:
-            self._settle(seen)
+            self._is_settled = True
         else:
-            self._before = (self.n_workers, seen.period)
+            self._before = (self.n_workers, period)
             self.n_workers = n_workers
 
-    def _settle(self, seen: _Stretch) -> None:
-        self._is_settled = True
-        if self._can_return and not self._has_tried_inline and self._may_pay_inline(seen):
-            self._has_tried_inline = self.is_inline = True
-            # Made one after the other, here as there, batches cannot take less than what they
-            # compute: only where they do has a library used more cores than a worker's one.
-            computed = (seen.busy - seen.queued) / seen.count
-            self._inline_limit = min(seen.period / _PAYS, _SAVES * computed)
-
-    @staticmethod
-    def _may_pay_inline(seen: _Stretch) -> bool:
-        is_only_taking = seen.elapsed - seen.spent < _OWN * seen.elapsed
-        return is_only_taking and seen.asleep < _SLEEPS
-
-    def _observe_inline(self) -> bool:
-        """After each batch made without workers.  True: they are called back."""
-        seen = self._stretch
-        if self._skip:  # the first ones: what a dataset does once in a process
-            self._skip -= 1
-            self._stretch = _Stretch()
-        if self.is_for_good or seen.count < _HERE_BATCHES or seen.elapsed < _HERE_SECONDS:
-            return False
-        self._stretch = _Stretch()
-        runs_beside = seen.elapsed - seen.spent > _OWN * seen.elapsed
-        is_in_the_way = runs_beside and seen.spent > _WAITS * seen.elapsed
-        if is_in_the_way or seen.spent > self._inline_limit * seen.count:
-            self.is_inline = False
-            self._restart()
-        return not self.is_inline
-
     def _go_inline(self) -> None:
-        self.is_inline = self.is_for_good = True
+        self.is_inline = True
         self._is_settled = True
+
+
+def _is_cheap(seen: _Stretch) -> bool:
+    return seen.spent > _SAVES * seen.made and seen.made < _CHEAP_SECONDS * seen.count
+
+
+def _is_copying(seen: _Stretch) -> bool:
+    """Large batches that cost little but their memory, which several workers share: that is as
+    fast in one process, whose libraries may use all cores for it, and takes less of it."""
+    is_only_taking = seen.elapsed - seen.spent < _OWN * seen.elapsed
+    is_shared = seen.spent > _HALF * seen.made
+    return is_only_taking and is_shared and seen.nbytes > _COPIED * seen.made
