@@ -4,6 +4,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 static _Atomic int64_t live, count, fail_in;
 
@@ -55,6 +57,36 @@ void pen__free(void *block)
     atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
     free(block);
 }
+
+#if defined(PEN__MEM_IS_GUARDED)
+void *pen__pages(size_t n_bytes)
+{
+    return pen__aligned((size_t)sysconf(_SC_PAGESIZE), n_bytes);
+}
+
+void pen__pages_free(void *block, size_t n_bytes)
+{
+    (void)n_bytes;
+    pen__free(block);
+}
+#else
+void *pen__pages(size_t n_bytes)
+{
+    if (must_fail())
+        return NULL;
+    void *block = mmap(NULL, n_bytes ? n_bytes : 1, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return counted(block == MAP_FAILED ? NULL : block);
+}
+
+void pen__pages_free(void *block, size_t n_bytes)
+{
+    if (!block)
+        return;
+    atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+    munmap(block, n_bytes ? n_bytes : 1);
+}
+#endif
 
 char *pen__strdup(const char *text)
 {

@@ -9,6 +9,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* An address sanitizer guards the ends of what comes from the allocator, and of nothing else: then
+ * pages come from there, too. */
+#if defined(__SANITIZE_ADDRESS__)
+#define PEN__MEM_IS_GUARDED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PEN__MEM_IS_GUARDED 1
+#endif
+#endif
+
 void *pen__malloc(size_t n_bytes);
 void *pen__calloc(size_t n_items, size_t item_bytes);
 /* NULL on failure, the old block stays valid. */
@@ -16,6 +26,10 @@ void *pen__realloc(void *block, size_t n_bytes);
 /* `alignment` a power of two.  Free with pen__free. */
 void *pen__aligned(size_t alignment, size_t n_bytes);
 void pen__free(void *block);
+/* Whole pages, which go back to the system when they are freed: for large blocks that come and go,
+ * of which an allocator would keep as many as there ever were.  Aligned to a page. */
+void *pen__pages(size_t n_bytes);
+void pen__pages_free(void *block, size_t n_bytes);
 char *pen__strdup(const char *text);
 
 /* Blocks alive now, over all threads. */

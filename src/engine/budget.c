@@ -22,7 +22,6 @@
 #include "base/mem.h"
 
 enum {
-    BLOCK_ALIGN = 64,
     BLOCK_ROUND = 1 << 16, /* sizes in 64 KiB steps, so that kept blocks fit again */
     MAX_KEPT = 32,
     MAX_KEPT_BYTES = 1 << 25, /* a huge image's block is not worth keeping */
@@ -71,7 +70,7 @@ void pen__budget_free(pen__budget *b)
     if (!b)
         return;
     for (int i = 0; i < b->n_kept; i++)
-        pen__free(b->kept[i].data);
+        pen__pages_free(b->kept[i].data, b->kept[i].cap);
     pthread_cond_destroy(&b->freed);
     pthread_mutex_destroy(&b->lock);
     pen__free(b);
@@ -118,7 +117,7 @@ static bool drop_one(pen__budget *b)
     if (!dropped.data)
         return false;
     b->used -= (int64_t)dropped.cap;
-    pen__free(dropped.data);
+    pen__pages_free(dropped.data, dropped.cap);
     return true;
 }
 
@@ -187,7 +186,7 @@ static bool reserve(pen__budget *b, size_t bytes, size_t extra, pen__block *out)
         if (count(b, extra))
             return true;
         b->used -= (int64_t)out->cap; /* larger than needed, and that is too much now */
-        pen__free(out->data);
+        pen__pages_free(out->data, out->cap);
     }
     *out = (pen__block){.cap = bytes, .extra = extra};
     return count(b, bytes + extra);
@@ -238,15 +237,15 @@ size_t pen__budget_cost(size_t bytes)
 }
 
 /* A block becomes nobody's.  Called with the lock held; returns what is to be freed without it. */
-static uint8_t *keep(pen__budget *b, pen__block *block)
+static pen__block keep(pen__budget *b, const pen__block *block)
 {
-    uint8_t *unwanted = NULL;
+    pen__block unwanted = {0};
     b->used -= (int64_t)block->extra;
     if (block->data && !b->waiters && b->n_kept < MAX_KEPT && block->cap <= MAX_KEPT_BYTES) {
         b->kept[b->n_kept++] = (pen__block){block->data, block->cap, 0};
     } else {
         b->used -= (int64_t)block->cap;
-        unwanted = block->data;
+        unwanted = *block;
     }
     if (b->waiters)
         pthread_cond_broadcast(&b->freed);
@@ -256,9 +255,9 @@ static uint8_t *keep(pen__budget *b, pen__block *block)
 static void put_for_all(pen__budget *b, pen__block *block)
 {
     pthread_mutex_lock(&b->lock);
-    uint8_t *unwanted = keep(b, block);
+    pen__block unwanted = keep(b, block);
     pthread_mutex_unlock(&b->lock);
-    pen__free(unwanted);
+    pen__pages_free(unwanted.data, unwanted.cap);
     memset(block, 0, sizeof *block);
 }
 
@@ -294,7 +293,7 @@ static bool put_at_home(pen__budget *b, pen__home *home, pen__block *block)
 /* The memory of a block whose room was reserved, unless it is an old one. */
 static int allocate(pen__budget *b, pen__block *block)
 {
-    if (!block->data && !(block->data = pen__aligned(BLOCK_ALIGN, block->cap))) {
+    if (!block->data && !(block->data = pen__pages(block->cap))) {
         put_for_all(b, block);
         return PEN_ENOMEM;
     }
@@ -345,8 +344,7 @@ void pen__budget_put(pen__budget *b, pen__home *home, pen__block *block)
 
 void pen__budget_remove_home(pen__budget *b, pen__home *home)
 {
-    pen__block block = {0};
-    uint8_t *unwanted = NULL;
+    pen__block block = {0}, unwanted = {0};
     pthread_mutex_lock(&b->lock);
     pen__home **at = &b->homes;
     while (*at != home)
@@ -355,7 +353,7 @@ void pen__budget_remove_home(pen__budget *b, pen__home *home)
     if (empty_home(home, &block))
         unwanted = keep(b, &block);
     pthread_mutex_unlock(&b->lock);
-    pen__free(unwanted);
+    pen__pages_free(unwanted.data, unwanted.cap);
 }
 
 void pen__budget_set_reclaim(pen__budget *b, pen__budget_reclaim reclaim, void *ctx)

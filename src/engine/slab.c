@@ -90,7 +90,7 @@ static void slab_clear(pen_batch *batch)
 static void slab_free(pen_batch *batch)
 {
     slab_clear(batch);
-    pen__free(batch->data);
+    pen__pages_free(batch->data, place_parts(&batch->pool->plan).end);
     pen__free(batch);
 }
 
@@ -115,7 +115,7 @@ static pen_batch *slab_create(pen__slab_pool *pool)
         return NULL;
     /* No huge pages: a virtual machine often gives those that are free back to its host, and having
      * them again can take longer than filling the slab (docs/decode.md). */
-    batch->data = pen__aligned(SLAB_ALIGN, at.end);
+    batch->data = pen__pages(at.end);
     if (!batch->data) {
         pen__free(batch);
         return NULL;
@@ -214,7 +214,9 @@ static void slab_return(pen_batch *batch)
         pthread_mutex_unlock(&pool->lock);
         return;
     }
-    slab_free(batch);
+    pthread_mutex_unlock(&pool->lock);
+    slab_free(batch); /* takes a while, and others open batches meanwhile */
+    pthread_mutex_lock(&pool->lock);
     unref_and_unlock(pool);
 }
 

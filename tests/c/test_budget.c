@@ -3,6 +3,9 @@
 
 #include <penstock/error.h>
 
+#include <string.h>
+#include <sys/mman.h>
+
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/budget.h"
@@ -212,6 +215,39 @@ static void what_can_wait_leaves_a_quarter_and_is_reclaimed(void **state)
     assert_int_equal(pen__mem_live(), before);
 }
 
+/* Whether the page at an address is in memory. */
+static bool is_resident(void *page)
+{
+    unsigned char found = 0;
+    return mincore(page, 1, &found) == 0 && (found & 1);
+}
+
+static void what_is_given_up_leaves_the_process(void **state)
+{
+    (void)state;
+#if defined(PEN__MEM_IS_GUARDED)
+    skip(); /* its allocator keeps everything for a while, on purpose */
+#endif
+    enum { N = 8 };
+    pen__budget *b;
+    pen__block blocks[N], large;
+    uint8_t *places[N];
+    assert_int_equal(pen__budget_create(&b, (N + 1) * MIB, NULL), 0);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(pen__budget_get(b, NULL, 0, MIB - KIB, 0, true, &blocks[i]), 0);
+        places[i] = memset(blocks[i].data, 1, MIB - KIB);
+    }
+    for (int i = 0; i < N; i++)
+        pen__budget_put(b, NULL, &blocks[i]);
+    for (int i = 0; i < N; i++)
+        assert_true(is_resident(places[i])); /* kept */
+    assert_int_equal(pen__budget_get(b, NULL, 0, N * MIB, 0, true, &large), 0);
+    for (int i = 0; i < N; i++)
+        assert_false(is_resident(places[i]));
+    pen__budget_put(b, NULL, &large);
+    pen__budget_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +258,7 @@ int main(void)
         cmocka_unit_test(cancelling_ends_the_wait),
         cmocka_unit_test(a_failed_allocation_gives_the_reservation_back),
         cmocka_unit_test(what_can_wait_leaves_a_quarter_and_is_reclaimed),
+        cmocka_unit_test(what_is_given_up_leaves_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
