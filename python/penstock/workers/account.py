@@ -13,7 +13,7 @@ from penstock.knobs import Knobs
 from penstock.workers.facade import Workers
 from penstock.workers.limits import usable_cores
 from penstock.workers.meter import Sums
-from penstock.workers.settings import Panel
+from penstock.workers.settings import READY_MAX, Panel
 
 _EARLY = 3  # batches
 _WAITS = 0.02  # of the time: less than that, training is the slower side
@@ -132,8 +132,8 @@ class Account:
         if abs(share - share_whole) >= _TELLS_APART:
             line += f" ({_percent(share_whole)} since the beginning)"
         if share < _WAITS:
-            used = sums.compute * 1e-9 / max(sums.seconds, 1e-9)
             cores = usable_cores()
+            used = min(sums.compute * 1e-9 / max(sums.seconds, 1e-9), cores)
             return f"{line}: it is the slower side; loading takes {used:.1f} of {cores} cores"
         return f"{line}: {self._advice(sums)}"
 
@@ -147,12 +147,12 @@ class Account:
             if workers.is_inline:
                 return f"{made}; next step: num_workers='auto'{at_most}"
             return f"{made}: handing them over would take longer; next step: dearer parts native"
-        n = workers.num_workers
+        n = max(1, workers.num_workers)  # one at least comes back, where they rest now
         if sums.idle > _IDLE * sums.crew:
             return (
                 f"batches are late though {n} workers are idle "
                 f"{100 * sums.idle / sums.crew:.0f} % of the time: the step varies, or handing "
-                f"over takes long; next step: ready_batches={workers.window + n}{at_most}"
+                f"over takes long; next step: {self._more_ready(n)}{at_most}"
             )
         if sums.sleep > _SLEEPS * sums.make:
             asleep = 100 * sums.sleep / sums.make
@@ -170,8 +170,23 @@ class Account:
             )
         found = f"compute-bound, {busy:.1f} of {cores} cores busy with {making:.0f} ms a batch"
         if busy < _FULL * cores and n < min(cores, workers.worker_range[1]):
-            return f"{found}; next step: workers={cores}{at_most}"
+            return f"{found}; next step: workers={min(cores, workers.worker_range[1])}{at_most}"
         return f"{found}; next step: more cores, or native operations (penstock.torch.explain)"
+
+    def _more_ready(self, n: int) -> str:
+        """More batches ahead, as far as the knob goes; then, what makes it go further."""
+        workers, most = self._workers, int(self.knobs.table()["ready_batches"].max)
+        more = min(workers.window + n, most)
+        if workers.job.iterable:
+            more -= more % n  # each copy has as many
+        if more > workers.window:
+            return f"ready_batches={more}"
+        settings = workers.settings
+        if settings.largest and most == max(1, settings.budget // settings.largest):
+            return "a larger memory_budget, or smaller batches"
+        if most < READY_MAX:  # as far as torch asks a sampler
+            return f"prefetch_factor={(settings.prefetch or 2) + 1}"
+        return "a steadier step"
 
     def _is_ours_to_say(self) -> bool:
         """How many workers there shall be: the tuner, if it may, has tried that."""
