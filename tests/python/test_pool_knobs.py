@@ -1,6 +1,7 @@
 """Knobs, policies, counters and the verdict of loaders whose batches worker processes make."""
 
 import hashlib
+import os
 import random
 import threading
 import time
@@ -275,7 +276,7 @@ def test_the_window_follows_what_was_asked_for_and_the_budget() -> None:
 def test_the_meter_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0
     monkeypatch.setattr(time, "perf_counter_ns", lambda: now)
-    monkeypatch.setattr(time, "thread_time_ns", lambda: now // 2)
+    monkeypatch.setattr(time, "process_time_ns", lambda: 2 * now)
     meter = Meter()
     second = 1_000_000_000
     for number in range(30):
@@ -300,6 +301,80 @@ def test_the_meter_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
     meter.end()
     assert meter.sums().step == sums.step, "what lies between two epochs is no step"
     assert Sums().wait_share is None
+
+
+def test_what_all_threads_compute_here_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, second = 0, 1_000_000_000
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now)
+    monkeypatch.setattr(time, "process_time_ns", lambda: 2 * now)
+    meter = Meter()
+    for _ in range(3):
+        meter.begin()
+        now += second
+        meter.end()
+    sums = meter.sums()
+    assert sums.make == 3 * second and sums.sleep == 0
+    assert sums.compute == 5 * second, "the first one before anybody asked for it"
+
+
+def test_what_ends_in_an_error_is_no_batch() -> None:
+    meter = Meter()
+    for number in range(4):
+        meter.begin()
+        if number == 1:
+            meter.made((9, 9, 0), 100, 2)
+        meter.end(is_error=number < 3)
+    sums = meter.sums()
+    assert (sums.batches, sums.inline, len(meter.makes)) == (1, 1, 2)
+    assert len(meter.waits) == 3, "they were waited for"
+
+
+def test_a_worker_that_dies_makes_no_batch_here() -> None:
+    class Deadly(Drawn):
+        def __getitem__(self, index: int) -> Any:
+            if index == 4:
+                os._exit(3)
+            return super().__getitem__(index)
+
+    with make(Deadly(8), num_workers=1, shuffle=False) as loader:
+        batches, n_errors = iter(loader), 0
+        for _ in range(4):
+            try:
+                next(batches)
+            except RuntimeError:
+                n_errors += 1
+        stats = loader.stats()
+        assert (n_errors, stats["batches"], stats["batches_inline"]) == (1, 3, 0)
+
+
+def test_a_trial_without_workers_shows_though_they_come_back() -> None:
+    meter = Meter()
+    for n_workers in (2, 2, 0, 0, 2):
+        meter.begin()
+        if n_workers:
+            meter.made((1, 1, 0), 100, n_workers)
+        meter.end()
+    assert [(one.before, one.after) for one in meter.changes] == [(2, 0), (0, 2)]
+
+
+def idle_workers(loader: DataLoader) -> str:
+    """What is advised where batches are late and workers idle all the same."""
+    sums = Sums(batches=9, wait=10**9, step=10**9, make=10, busy=10, crew=10**9)
+    return loader._figures()._advice(sums)  # type: ignore[union-attr]
+
+
+def test_what_is_advised_can_be_done() -> None:
+    with make(num_workers=2) as loader:
+        next(iter(loader))
+        assert "next step: ready_batches=6" in idle_workers(loader)
+        loader.knobs.ready_batches = 1024
+        assert "next step: a steadier step" in idle_workers(loader)
+    with make(order="torch", seed=None, num_workers=2, prefetch_factor=3) as loader:
+        next(iter(loader))
+        assert "next step: prefetch_factor=4" in idle_workers(loader)
+    with make(num_workers=2, memory_budget=200) as loader:
+        next(iter(loader))
+        assert "next step: a larger memory_budget" in idle_workers(loader)
 
 
 def test_the_verdict_tells_the_last_seconds_from_the_whole_run(

@@ -162,13 +162,13 @@ class PythonSource:
             self._meter.rest()
             raise
         except Exception:
-            self._one_more()
+            self._one_more(is_error=True)
             raise
         self._one_more()
         return batch
 
-    def _one_more(self) -> None:
-        self._meter.end()
+    def _one_more(self, is_error: bool = False) -> None:
+        self._meter.end(is_error)
         self.delivered += 1
         if self._tasks is not None and self._n_asked:
             self._n_asked += 1

@@ -3,7 +3,9 @@
 The loop's time is waiting (in next()) and its own step between two batches; what lies between two
 epochs is neither.  A batch's making is computing, standing in the queue for a core, and sleep
 (disk, network, locks).  Batches made in the caller's own process have no queue told apart: it counts
-as sleep there, and where they take a moment only, all of it is computing.  One thread at a time counts; any may look.
+as sleep there, and where they take a moment only, all of it is computing.  Their computing is that of
+all threads of the process, which may be more than the time they took.  What ends in an error was
+waited for, and is no batch.  One thread at a time counts; any may look.
 """
 
 import itertools
@@ -58,7 +60,7 @@ class Sums(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The number of workers became another."""
+    """The number of workers became another; 0: the caller's process makes batches."""
 
     time_ns: int
     before: int
@@ -80,12 +82,12 @@ class Meter:
         self._cpu = -1
         self._is_slow_here = False  # the last batch was made in this process, and took a while
         self._has_made = False
-        self._n_workers = 0
+        self._n_workers: int | None = None  # that made the last batch
 
     def begin(self) -> None:
         """The loop asks for a batch."""
         self._came = time.perf_counter_ns()
-        self._cpu = time.thread_time_ns() if self._is_slow_here else -1
+        self._cpu = time.process_time_ns() if self._is_slow_here else -1
         self._has_made = False
 
     def made(self, cost: tuple[int, int, int], nbytes: int, n_workers: int) -> None:
@@ -93,8 +95,11 @@ class Meter:
         self._has_made, self._is_slow_here = True, False
         self._add_cost(*cost)
         self._sums[8] += nbytes
+        self._made_by(n_workers)
+
+    def _made_by(self, n_workers: int) -> None:
         if n_workers != self._n_workers:
-            if self._n_workers:
+            if self._n_workers is not None:
                 self.changes.append(Change(time.monotonic_ns(), self._n_workers, n_workers))
             self._n_workers = n_workers
 
@@ -105,18 +110,15 @@ class Meter:
         sums[5] += queue
         self.makes.append(make)
 
-    def end(self) -> None:
+    def end(self, is_error: bool = False) -> None:
         """It has one, or an exception in its place."""
         now, sums = time.perf_counter_ns(), self._sums
         spent = now - self._came
-        if not self._has_made:
-            busy = spent if self._cpu < 0 else min(spent, time.thread_time_ns() - self._cpu)
-            self._add_cost(spent, busy, 0)
-            self._is_slow_here = spent > _QUICK_NS
-            sums[7] += 1
+        if not self._has_made and not is_error:
+            self._made_here(spent)
         elif self._left:
-            sums[6] += self._n_workers * (now - self._left)
-        sums[0] += 1
+            sums[6] += (self._n_workers or 0) * (now - self._left)
+        sums[0] += not is_error
         if not self.first_ns:
             self.first_ns = spent
         else:
@@ -129,6 +131,13 @@ class Meter:
         self._left = now
         if not self._trail or now - self._trail[-1][0] >= 1_000_000_000:
             self._trail.append((now, self.sums()))
+
+    def _made_here(self, spent: int) -> None:
+        busy = spent if self._cpu < 0 else time.process_time_ns() - self._cpu
+        self._add_cost(spent, busy, 0)
+        self._is_slow_here = spent > _QUICK_NS
+        self._sums[7] += 1
+        self._made_by(0)
 
     def rest(self) -> None:
         """An epoch is over: what comes until the next one is no step."""
