@@ -115,6 +115,32 @@ def test_the_next_batch_finds_other_workers(loader: DataLoader) -> None:
     assert loader.knobs.workers == 5, "it stays, in later epochs too"
 
 
+class Transformed(Drawn):
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.transform = float
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((1 << 12,), self.transform(index))
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_dataset_that_changes_leaves_pins_and_counters(persistent: bool) -> None:
+    dataset = Transformed(8)
+    with make(dataset, num_workers=2, shuffle=False, persistent_workers=persistent) as loader:
+        assert sum(float(batch.sum()) for batch in loader) == 28 << 12
+        loader.knobs.set(workers=3, ready_batches=5)
+        dataset.transform = lambda index: -float(index)  # type: ignore[assignment]
+        assert sum(float(batch.sum()) for batch in loader) == -28 << 12
+        assert loader.stats()["batches"] == 8 and loader.knobs.workers == 3
+        table = loader.knobs.table()
+        assert table["workers"].is_pinned and table["ready_batches"].is_pinned
+        assert loader.knobs.ready_batches == 5
+        loader.num_workers, dataset.transform = 1, float
+        assert len(list(loader)) == 4
+        assert loader.knobs.workers == 1, "what is asked for anew holds"
+
+
 @pytest.mark.parametrize(("asked", "persistent"), [("auto", True), (2, False)])
 def test_turned_at_random_the_stream_stays(asked: Any, persistent: bool) -> None:
     with make(num_workers=0) as plain:

@@ -18,13 +18,12 @@ a network's dropout for one, are the same with either loader.
 import copyreg
 import html
 import itertools
-import multiprocessing
 import os
 import sys
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Self
 
 import torch
@@ -38,9 +37,7 @@ from penstock.errors import Error, StateError
 from penstock.fed import FedLoader
 from penstock.knobs import Knobs
 from penstock.loader import (
-    INT32_MAX,
     INT64_MAX,
-    MAX_WORKERS,
     ON_ERROR,
     POLICIES,
     Closing,
@@ -54,6 +51,15 @@ from penstock.loader import (
 from penstock.mix import BatchOps
 from penstock.sample import DType, Layout, check_seed
 from penstock.torch import state as states
+from penstock.torch.arguments import (
+    OWN_ORDERS,
+    Order,
+    check_choice,
+    check_numbers,
+    check_order,
+    count_workers,
+    place,
+)
 from penstock.torch.engines import Engine, PythonEngine, choose, fingerprint
 from penstock.torch.native import NativeEngine
 from penstock.torch.order import (
@@ -65,13 +71,9 @@ from penstock.torch.order import (
     Work,
     chain,
     check_tail,
-    ranks,
 )
 from penstock.torch.state import Progress
 from penstock.workers import Account
-
-Order = Literal["sequential", "shuffle", "block", "torch"]
-OWN_ORDERS = ("sequential", "shuffle", "block")
 
 
 class DataLoader(Closing, torch_data.DataLoader):
@@ -166,7 +168,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         self._check(shuffle, is_given, is_iterable)
         if self._order_kind == "sampler" and not is_given and self._place[1] > 1:
             sampler, shuffle = self._shared_sampler(dataset, shuffle, drop_last), None
-        n_workers = _count_workers(num_workers, is_iterable, order)
+        n_workers = count_workers(num_workers, is_iterable, order)
         self._n_automatic = n_workers if num_workers == "auto" else None
         super().__init__(
             dataset,
@@ -197,10 +199,10 @@ class DataLoader(Closing, torch_data.DataLoader):
         """Our own arguments; torch checks its.  Decides who orders, and for which rank."""
         if self.seed is not None:
             self.seed = check_seed(self.seed)
-        _check_order(self.order, shuffle, is_given, is_iterable)
-        self._place = _place(self.rank, self.world_size, is_given or is_iterable)
-        _check_choice("on_error", self.on_error, ON_ERROR)
-        _check_numbers(self.block_size, self.window, self.max_bad)
+        check_order(self.order, shuffle, is_given, is_iterable)
+        self._place = place(self.rank, self.world_size, is_given or is_iterable)
+        check_choice("on_error", self.on_error, ON_ERROR)
+        check_numbers(self.block_size, self.window, self.max_bad)
         budget_bytes(self.memory_budget)
         self._order_kind = self._who_orders(shuffle, is_given, is_iterable)
         self._follows_epoch = False
@@ -237,7 +239,9 @@ class DataLoader(Closing, torch_data.DataLoader):
             return super().__iter__()
         self._warn_of_pinning()
         if self._made_from != fingerprint(self):
-            self._engine, self._made_from = choose(self), fingerprint(self)
+            older, self._engine, self._made_from = self._engine, choose(self), fingerprint(self)
+            if isinstance(self._engine, PythonEngine):
+                self._engine.go_on_for(older)
             if self._engine is None:
                 return super().__iter__()
         pending, self._pending = self._pending, None
@@ -324,7 +328,7 @@ class DataLoader(Closing, torch_data.DataLoader):
 
     def _own_order(self) -> OwnOrder:
         # Asked for anew: torch.distributed may have been initialised after the loader was made.
-        rank, world_size = self._place = _place(self.rank, self.world_size, False)
+        rank, world_size = self._place = place(self.rank, self.world_size, False)
         return OwnOrder(
             self._order_kind,  # type: ignore[arg-type]
             self._seed or 0,
@@ -464,7 +468,7 @@ class DataLoader(Closing, torch_data.DataLoader):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "policy":
-            _check_choice(name, value, POLICIES)
+            check_choice(name, value, POLICIES)
             if (engine := self.__dict__.get("_engine")) is not None:
                 engine.set_policy(value)
         super().__setattr__(name, value)
@@ -580,61 +584,3 @@ def _reopen(dataset: Dataset) -> tuple[Any, ...]:
 
 
 copyreg.pickle(Dataset, _reopen)
-
-
-# Checks
-
-
-def _place(rank: int | None, world_size: int | None, is_sharded: bool) -> tuple[int, int]:
-    """This process's rank and their number: as given, else as torch.distributed has them,
-    unless a sampler decides who gets what."""
-    if (rank is None) != (world_size is None):
-        raise ValueError("rank and world_size are given together or not at all")
-    if rank is not None and world_size is not None:
-        if is_sharded:
-            raise ValueError(
-                "rank and world_size share out an order of ours; a sampler, a batch_sampler "
-                "and an IterableDataset share out themselves"
-            )
-        world_size = transforms.check_integer("world_size", world_size, 1, INT32_MAX)
-        return transforms.check_integer("rank", rank, 0, world_size - 1), world_size
-    return (0, 1) if is_sharded else ranks()
-
-
-def _check_order(
-    order: Order | None, shuffle: bool | None, is_given: bool, is_iterable: bool
-) -> None:
-    if order not in (None, *OWN_ORDERS, "torch"):
-        raise ValueError(f"order must be one of {[None, *OWN_ORDERS, 'torch']}, not {order!r}")
-    if shuffle and order == "sequential":
-        raise ValueError("order='sequential' and shuffle=True contradict each other")
-    if order in OWN_ORDERS and (is_given or is_iterable):
-        who = "an IterableDataset" if is_iterable else "a sampler or batch_sampler"
-        raise ValueError(f"order={order!r} and {who} contradict each other: both decide the order")
-
-
-def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {list(choices)}, not {value!r}")
-
-
-def _check_numbers(block_size: int, window: int, max_bad: int) -> None:
-    check = transforms.check_integer
-    check("block_size", block_size, 1, INT32_MAX)
-    check("window", window, 1, INT32_MAX)
-    check("max_bad", max_bad, 0, INT64_MAX)
-
-
-def _count_workers(num_workers: int | str, is_iterable: bool, order: str | None) -> int:
-    """The number that torch is told, and that the attribute shows."""
-    if num_workers != "auto":
-        if isinstance(num_workers, str):
-            raise ValueError(f"num_workers must be a whole number or 'auto', not {num_workers!r}")
-        if num_workers > MAX_WORKERS:
-            raise ValueError(f"num_workers must be at most {MAX_WORKERS}, not {num_workers}")
-        return num_workers
-    if order == "torch":
-        return 0
-    if is_iterable and multiprocessing.current_process().daemon:
-        return 0  # it may not have children
-    return 1 if is_iterable else len(os.sched_getaffinity(0))

@@ -41,6 +41,9 @@ class PythonEngine:
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         self._workers: workers.Workers | None = None
+        self._settings: workers.Settings | None = None  # these and the meter outlive workers
+        self._meter: workers.Meter | None = None
+        self._asked: tuple[Any, ...] = ()  # when the settings were made
         self._seeding: workers.Seeding | None = None
         self._is_held = False
         self._last: weakref.ref[PythonSource] | None = None
@@ -92,7 +95,8 @@ class PythonEngine:
             seeding=seeding,
         )
         asked = loader._asked_workers
-        older = self._workers
+        if self._asked != (now := (asked, loader._asked_prefetch, loader.memory_budget)):
+            self._asked, self._settings = now, None  # what was turned since gives way
         made = workers.Workers(
             job,
             loader.num_workers if asked != "auto" or loader.order == "torch" else asked,
@@ -101,11 +105,19 @@ class PythonEngine:
             timeout=loader.timeout,
             persistent=loader.persistent_workers,
             memory_budget=budget_bytes(loader.memory_budget) or None,
-            settings=None if older is None else older.settings,
-            meter=None if older is None else older.meter,
+            settings=self._settings,
+            meter=self._meter,
         )
+        self._settings, self._meter = made.settings, made.meter
         made.hold(self._is_held)
         return made
+
+    def go_on_for(self, older: Engine | None) -> None:
+        """Of the same loader: what was turned and counted is not the dataset's."""
+        if isinstance(older, PythonEngine) and older._settings is not None:
+            self._settings, self._meter = older._settings, older._meter
+            self._settings.largest = 0  # batches may have another size now
+            self._asked = older._asked
 
     def set_policy(self, policy: Policy) -> None:
         """ "fixed": nobody changes the number of workers; all others let the tuner."""

@@ -21,6 +21,7 @@ from penstock.workers.job import Batch, Job
 from penstock.workers.meter import Meter
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import ItemSeeding, NoSeeding, Seeding, TorchSeeding
+from penstock.workers.settings import Settings
 from penstock.workers.streams import Stream
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "NoSeeding",
     "Pool",
     "Seeding",
+    "Settings",
     "Stream",
     "TorchSeeding",
     "Workers",
