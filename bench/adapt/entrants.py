@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ _POOL = 16  # threads tf.data may use: AUTOTUNE needs room to tune in, beyond th
 _PEERS = {  # title, contestant of bench.run, threads
     "tfdata-autotune": ("tf.data, AUTOTUNE", "tfdata-autotune", _POOL),
     "tfdata-service": ("tf.data service", "tfdata-service", _POOL),
-    "dali": ("DALI, CPU", "dali-fused", 2),
+    "dali": ("DALI, CPU", "dali-fused", len(os.sched_getaffinity(0))),
 }
 
 

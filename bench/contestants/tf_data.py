@@ -28,7 +28,10 @@ def _served(tf: Any) -> Any:
     address = dispatcher.target.partition("://")[2]
     worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
     _servers.extend((dispatcher, worker))
-    return service.distribute(processing_mode="parallel_epochs", service=dispatcher.target)
+    # Compressing pays where batches travel through a network; these do not.
+    return service.distribute(
+        processing_mode="parallel_epochs", service=dispatcher.target, compression=None
+    )
 
 
 def load(job: Job) -> Loader:
@@ -72,7 +75,8 @@ def load(job: Job) -> Loader:
             .batch(job.batch_size)
         )
         if job.variant == "tfdata-service":
-            dataset = dataset.apply(_served(tf))
+            # The worker runs what lies before: options that come after are the client's alone.
+            dataset = dataset.with_options(options).apply(_served(tf))
         dataset = dataset.prefetch(tf.data.AUTOTUNE if is_tuned else 2).with_options(options)
         return lambda _epoch: iter(dataset)
 
