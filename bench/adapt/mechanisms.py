@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -118,49 +118,73 @@ class ControlGroup:
     """A control group for the contestant's processor time; v2 if the cpu controller is there, else v1."""
 
     def __init__(self) -> None:
-        name = f"penstock-bench-{os.getpid()}"
-        controllers = _CGROUP / "cgroup.controllers"
-        self._is_v2 = controllers.exists() and "cpu" in controllers.read_text().split()
-        self.path = (_CGROUP if self._is_v2 else _CGROUP / "cpu") / name
-        try:
-            if self._is_v2:
-                (_CGROUP / "cgroup.subtree_control").write_text("+cpu")
-            self.path.mkdir()
-        except OSError as error:
-            raise Unavailable(f"no control group: {error.strerror}") from error
+        self._shared = _CGROUP / "cgroup.subtree_control"
+        self._has_shared = False  # the root's controller, which is taken back at the end
+        with _needing_groups():
+            controllers = _CGROUP / "cgroup.controllers"
+            self._is_v2 = controllers.exists() and "cpu" in controllers.read_text().split()
+            self.path = _CGROUP if self._is_v2 else _CGROUP / "cpu"
+            self.path /= f"penstock-bench-{os.getpid()}"
+            if self._is_v2 and "cpu" not in self._shared.read_text().split():
+                self._shared.write_text("+cpu")
+                self._has_shared = True
+            try:
+                self.path.mkdir()
+            except OSError:
+                self._restore()
+                raise
 
     def add(self, pid: int) -> None:
-        (self.path / "cgroup.procs").write_text(str(pid))
+        with _needing_groups():
+            (self.path / "cgroup.procs").write_text(str(pid))
 
     def set(self, cores: float) -> None:
         quota = int(cores * _QUOTA_PERIOD_US) if cores else 0
-        if self._is_v2:
-            (self.path / "cpu.max").write_text(f"{quota or 'max'} {_QUOTA_PERIOD_US}")
-        else:
-            (self.path / "cpu.cfs_period_us").write_text(str(_QUOTA_PERIOD_US))
-            (self.path / "cpu.cfs_quota_us").write_text(str(quota or -1))
+        with _needing_groups():
+            if self._is_v2:
+                (self.path / "cpu.max").write_text(f"{quota or 'max'} {_QUOTA_PERIOD_US}")
+            else:
+                (self.path / "cpu.cfs_period_us").write_text(str(_QUOTA_PERIOD_US))
+                (self.path / "cpu.cfs_quota_us").write_text(str(quota or -1))
 
     def remove(self) -> None:
         for _ in range(50):  # its processes take a moment to be gone
             with suppress(OSError):
                 self.path.rmdir()
-                return
+                break
             time.sleep(0.1)
+        self._restore()
+
+    def _restore(self) -> None:
+        if self._has_shared:
+            with suppress(OSError):
+                self._shared.write_text("-cpu")
+
+
+@contextmanager
+def _needing_groups() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"no control group: {error.strerror}") from error
 
 
 @contextmanager
 def cold_cache(folder: Path) -> Iterator[None]:
     """Throw a folder's pages out of the page cache again and again; of no other's."""
-    descriptors = [
-        os.open(path, os.O_RDONLY) for path in {p.resolve() for p in input_files(folder)}
-    ]
+    try:
+        files = _distinct(input_files(folder))
+        for path in files:
+            _throw_out(path)
+    except OSError as error:
+        raise Unavailable(f"the page cache cannot be kept cold: {error}") from error
     end = threading.Event()
 
     def chill() -> None:
-        while not end.is_set():
-            for descriptor in descriptors:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            end.wait(_COLD_PAUSE_S)
+        while not end.wait(_COLD_PAUSE_S):
+            for path in files:
+                with suppress(OSError):
+                    _throw_out(path)
 
     thread = threading.Thread(target=chill, name="chill")
     thread.start()
@@ -169,8 +193,23 @@ def cold_cache(folder: Path) -> Iterator[None]:
     finally:
         end.set()
         thread.join()
-        for descriptor in descriptors:
-            os.close(descriptor)
+
+
+def _distinct(paths: Iterable[Path]) -> list[Path]:
+    """One name of each file: a view has many links to few."""
+    found: dict[tuple[int, int], Path] = {}
+    for path in paths:
+        about = path.stat()
+        found.setdefault((about.st_dev, about.st_ino), path)
+    return list(found.values())
+
+
+def _throw_out(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 class Stage:
