@@ -63,12 +63,17 @@ def make_model(name: str, n_classes: int) -> nn.Module:
     return model
 
 
+def _pictures(folder: Path) -> list[Path]:
+    """ImageNet's are called .JPEG."""
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in (".jpg", ".jpeg"))
+
+
 class PillowFolder(torch.utils.data.Dataset[Any]):
     """What ImageFolder and its transforms do, for where there is no torchvision."""
 
     def __init__(self, folder: str, size: int) -> None:
         classes = sorted(p for p in Path(folder).iterdir() if p.is_dir())
-        self._files = [(f, n) for n, one in enumerate(classes) for f in sorted(one.rglob("*.jp*g"))]
+        self._files = [(f, n) for n, one in enumerate(classes) for f in _pictures(one)]
         self._size = size
 
     def __len__(self) -> int:

@@ -40,6 +40,22 @@ def test_both_loaders_feed_a_few_steps_on_the_cpu(folder: Path, tmp_path: Path) 
         assert run["samples_per_s"] == pytest.approx(12 / run["seconds"])
 
 
+def test_pictures_are_found_however_they_are_spelt(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    sys.path.insert(0, str(ROOT))
+    from bench.gpu_loop import PillowFolder
+
+    (tmp_path / "ant").mkdir()
+    (tmp_path / "bee" / "deeper").mkdir(parents=True)
+    for name in ("ant/1.JPEG", "ant/2.jpg", "ant/note.txt", "ant/3.jp2g", "bee/deeper/4.Jpg"):
+        (tmp_path / name).touch()
+    assert [(path.name, label) for path, label in PillowFolder(str(tmp_path), 8)._files] == [
+        ("1.JPEG", 0),
+        ("2.jpg", 0),
+        ("4.Jpg", 1),
+    ]
+
+
 def test_it_explains_itself_and_refuses_what_is_no_data_set(tmp_path: Path) -> None:
     told = gpu("--help")
     assert told.returncode == 0 and "--batch-size" in told.stdout
