@@ -166,7 +166,8 @@ class Bench:
                     kind = "skipped" if "skipped" in notes else "failed"
                     stored["problems"][entrant.name] = f"{kind}: {problem}"
                 else:
-                    stored["runs"].setdefault(entrant.name, []).append(figures(scenario, notes))
+                    run = {"seed": seed, **figures(scenario, notes)}
+                    stored["runs"].setdefault(entrant.name, []).append(run)
                 self._keep_log(scenario, entrant, seed, notes)
                 progress.step()
                 self._save()

@@ -33,6 +33,18 @@ def values(runs: list[dict[str, Any]], key: str) -> list[float]:
     return [run[key] for run in runs if run[key] is not None]
 
 
+def matched(
+    ours: list[dict[str, Any]], theirs: list[dict[str, Any]], key: str = "settled"
+) -> tuple[list[float], list[float]]:
+    """Values of runs of the same seed; of all where seeds were not noted, as they once were not."""
+    if not all("seed" in run for run in (*ours, *theirs)):
+        return values(ours, key), values(theirs, key)
+    by_seed = {run["seed"]: run[key] for run in theirs}
+    pairs = [(run[key], by_seed.get(run["seed"])) for run in ours]
+    pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
 def shown(runs: Runs) -> list[str]:
     """Entrants in order, of torch's only the best."""
     rates = {name: fmean(values(of, "settled")) for name, of in runs.items() if of}
@@ -69,6 +81,11 @@ def _mean_threads(runs: list[dict[str, Any]]) -> float | None:
     return fmean(seen) if seen else None
 
 
+def most_memory(runs: list[dict[str, Any]]) -> float:
+    """MB, of any seed: memory that one run needs has to be there."""
+    return float(max(values(runs, "memory_bytes"))) / 1e6
+
+
 def against_oracle(scenario: Scenario, runs: Runs) -> list[Check]:
     if not runs.get(ORACLE) or not runs.get(MODEL):
         return []
@@ -87,7 +104,7 @@ def against_oracle(scenario: Scenario, runs: Runs) -> list[Check]:
     if threads is not None and most is not None:
         told = f"{threads:.1f} against {most:.1f}"
         checks.append(Check("threads at most the oracle's and 10 %", threads <= MORE * most, told))
-    memory, limit = (median(values(runs[n], "memory_bytes")) / 1e6 for n in (MODEL, ORACLE))
+    memory, limit = most_memory(runs[MODEL]), most_memory(runs[ORACLE])
     told = f"{memory:.0f} against {limit:.0f} MB"
     checks.append(Check("memory at most the oracle's and 10 %", memory <= MORE * limit, told))
     return checks
@@ -95,7 +112,7 @@ def against_oracle(scenario: Scenario, runs: Runs) -> list[Check]:
 
 def is_ahead(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> bool:
     """Faster than `model`, beyond what chance explains; with one seed, beyond 5 %."""
-    test = paired(values(ours, "settled"), values(theirs, "settled"))
+    test = paired(*matched(ours, theirs))
     if test is None:
         return fmean(values(ours, "settled")) < REACHES * fmean(values(theirs, "settled"))
     return bool(test["difference"] + test["half"] < 0)
@@ -171,10 +188,8 @@ def findings(stored: dict[str, Any]) -> list[Check]:
 
 def tests(runs: Runs) -> dict[str, Any]:
     """Paired t-tests of `model` with each of the others, and ANOVA over policies."""
-    ours = values(runs.get(MODEL, []), "settled")
-    pairs = {
-        name: paired(ours, values(of, "settled")) for name, of in runs.items() if name != MODEL
-    }
+    ours = runs.get(MODEL, [])
+    pairs = {name: paired(*matched(ours, of)) for name, of in runs.items() if name != MODEL}
     groups = [values(runs[name], "settled") for name in POLICIES if runs.get(name)]
     return {"paired": pairs, "anova": anova(groups)}
 
@@ -192,7 +207,7 @@ def row(runs: Runs, name: str) -> dict[str, Any]:
         "adapting": fmean(phase["adapting"] for phase in phases),
         "wait_share": fmean(values(of, "wait_share")),
         **{key: median(phase[key] for phase in phases) for key in ("p50_ms", "p95_ms", "p99_ms")},
-        "memory_mb": max(values(of, "memory_bytes")) / 1e6,
+        "memory_mb": most_memory(of),
         "threads": _mean_threads(of),
         "os_threads": max(values(of, "os_threads")),
         "processes": max(values(of, "processes")),

@@ -76,7 +76,8 @@ def scenario_text(stored: dict[str, Any]) -> list[str]:
         out += [*_table(rows), ""]
         if found["anova"]:
             out += [
-                f"Policies are alike: F = {found['anova']['f']:.1f}, p = {found['anova']['p']:.3g}.",
+                f"ANOVA, that policies are alike: F = {found['anova']['f']:.1f}, "
+                f"p = {found['anova']['p']:.3g}.",
                 "",
             ]
     for check in findings(stored):
@@ -92,6 +93,7 @@ _PREFACE = """# Does it adapt? Results
 
 Written by `python -m bench.adapt`; [bench/README.md](../bench/README.md#does-it-adapt) has what is done, to whom and how.
 Rates and waits are of the time after the first 20 periods of each phase; those have a column of their own.
+MB, threads of the system and processes are the most of any seed.
 """
 _DISTURBED = """
 **Other programs were at work: these figures show that everything runs, not who is faster.** `cores` says what each got.

@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import os
 import sys
 import threading
 import time
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench.adapt import measure, oracle  # noqa: E402
+from bench.adapt import mechanisms as stagecraft  # noqa: E402
 from bench.adapt.mechanisms import Unavailable, slow_folder  # noqa: E402
 from bench.adapt.runner import schedule  # noqa: E402
 from bench.adapt.scenarios import ADAPTING_S, SCENARIOS, Phase, Scenario, spans  # noqa: E402
@@ -184,10 +186,80 @@ def test_a_report_shows_the_best_of_torch_and_the_tests():
     assert "at least 95 % of the oracle: yes (99 %, 99 %)" in lines
 
 
+def test_seeds_pair_runs_and_the_largest_counts():
+    analysis = scipy_parts("analysis")
+    ours = [{"seed": s, "settled": 10.0 * s, "memory_bytes": m} for s, m in ((0, 1e6), (2, 5e6))]
+    theirs = [{"seed": s, "settled": 1.0 * s, "memory_bytes": 1e6} for s in (2, 1, 0)]
+    assert analysis.matched(ours, theirs) == ([0, 20], [0, 2])
+    del ours[0]["seed"]  # measured before they were noted
+    assert analysis.matched(ours, theirs) == ([0, 20], [2, 1, 0])
+    assert analysis.most_memory(ours) == 5
+
+
+def test_the_test_of_policies_says_what_it_asks():
+    report = scipy_parts("markdown")
+    rates = {"penstock-model": [100, 102], "penstock-fixed": [50, 51], "penstock-oracle": [101, 1]}
+    assert "\nANOVA, that policies are alike: F = " in "\n".join(
+        report.scenario_text(stored(rates))
+    )
+
+
 def test_a_scenario_that_was_skipped_says_why():
     report = scipy_parts("markdown")
     lines = report.scenario_text({**stored({}), "skipped": "no access to /dev/fuse"})
     assert "skipped: no access to /dev/fuse" in lines
+
+
+def refuse(path):
+    raise PermissionError(f"not {path.name}")
+
+
+@pytest.fixture
+def groups(tmp_path, monkeypatch):
+    """A control group's root, as far as plain files can be one."""
+    monkeypatch.setattr(stagecraft, "_CGROUP", tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "cgroup.subtree_control").write_text("memory\n")
+    return tmp_path
+
+
+def test_the_root_group_is_left_as_it_was_found(groups):
+    shared = groups / "cgroup.subtree_control"
+    group = stagecraft.ControlGroup()
+    assert shared.read_text() == "+cpu"
+    group.remove()
+    assert shared.read_text() == "-cpu" and not group.path.exists()
+    shared.write_text("cpu memory\n")
+    stagecraft.ControlGroup().remove()
+    assert shared.read_text() == "cpu memory\n"
+
+
+def test_control_groups_that_cannot_be_had_are_unavailable(groups):
+    group = stagecraft.ControlGroup()
+    with pytest.raises(Unavailable, match="no control group"):
+        stagecraft.ControlGroup()  # there is one of that name
+    assert (groups / "cgroup.subtree_control").read_text() in ("+cpu", "-cpu")
+    group.remove()
+    with pytest.raises(Unavailable, match="no control group"):
+        group.set(1.0)
+    with pytest.raises(Unavailable, match="no control group"):
+        group.add(1)
+
+
+def test_a_cold_cache_holds_no_descriptors_and_knows_files_by_number(tmp_path, monkeypatch):
+    (tmp_path / "one").write_bytes(b"1")
+    (tmp_path / "link").symlink_to("one")
+    (tmp_path / "hard").hardlink_to(tmp_path / "one")
+    assert len(stagecraft._distinct(tmp_path.iterdir())) == 1
+    before = len(os.listdir("/proc/self/fd"))
+    with stagecraft.cold_cache(tmp_path):
+        (tmp_path / "one").unlink()  # what is gone meanwhile is no fault
+        (tmp_path / "hard").unlink()
+    assert len(os.listdir("/proc/self/fd")) == before
+    (tmp_path / "one").write_bytes(b"1")
+    monkeypatch.setattr(stagecraft, "_throw_out", refuse)
+    with pytest.raises(Unavailable, match="cannot be kept cold"), stagecraft.cold_cache(tmp_path):
+        pass
 
 
 @pytest.fixture
