@@ -373,7 +373,7 @@ def test_a_worker_that_dies_makes_no_batch_here() -> None:
         assert (n_errors, stats["batches"], stats["batches_inline"]) == (1, 3, 0)
 
 
-def test_a_trial_without_workers_shows_though_they_come_back() -> None:
+def test_making_batches_here_shows_though_workers_come_back() -> None:
     meter = Meter()
     for n_workers in (2, 2, 0, 0, 2):
         meter.begin()

@@ -142,12 +142,12 @@ class Account:
         making = max(sums.make / max(sums.batches, 1), 1) * 1e-6
         busy = min(sums.compute * 1e-9 / max(sums.seconds, 1e-9), cores)
         at_most = _gain(sums)
-        if sums.inline > sums.batches / 2:
+        if sums.inline > sums.batches / 2 or workers.num_workers == 0:
             made = f"batches are made in this process, {making:.1f} ms each"
             if workers.is_inline:
                 return f"{made}; next step: num_workers='auto'{at_most}"
             return f"{made}: handing them over would take longer; next step: dearer parts native"
-        n = max(1, workers.num_workers)  # one at least comes back, where they rest now
+        n = workers.num_workers
         if sums.idle > _IDLE * sums.crew:
             return (
                 f"batches are late though {n} workers are idle "
