@@ -85,6 +85,7 @@ typedef struct memory {
     change subject;
     double hold[N_CHANGES], hold_next[N_CHANGES]; /* periods */
     double rest[N_CHANGES], rest_next[N_CHANGES]; /* periods, of what was undone */
+    double off_next[N_CHANGES];                   /* periods, of what was called off */
     double stands[N_CHANGES];                     /* periods since it was kept; 0: it is not */
     double mean_compute_s, mean_step_s, n_steps;  /* of late; 0: not known */
     double n_new;                                 /* periods in a row */
@@ -441,6 +442,7 @@ static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     if (end == PEN__TRIAL_GOES_ON)
         return;
     const bool is_kept = end == PEN__TRIAL_KEPT;
+    m->off_next[m->subject] = 0;
     note_source(m, s, workers);
     pen__reason(reason, "%s %s: %.0f to %.0f samples/s, waiting %.0f to %.0f %%",
                 change_names[m->subject], is_kept ? "stay" : "go back",
@@ -501,9 +503,22 @@ static bool rivals_changed(memory *m, const pen_policy_state *s)
     return true;
 }
 
+/* The trial cannot be judged any more.  Others that come and go would call off each of its kind,
+ * and knobs would swing for ever: so it rests, longer each time until one comes to its end. */
+static void call_off(memory *m, bool has_other_cores, pen_knobs *knobs, char *reason)
+{
+    const change what = m->subject;
+    m->trial.is_on = false;
+    *knobs = m->trial.before;
+    if (!has_other_cores)
+        m->rest[what] = fmax(m->rest[what], longer(&m->off_next[what], FIRST_HOLD, LONGEST_HOLD));
+    pen__reason(reason, "%s called off: %s", change_names[what],
+                has_other_cores ? "there are other cores" : "other programs came or went");
+}
+
 /* Where others come or go, or cores do, what was measured before says nothing any more, nor does
  * a trial that began before. */
-static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs)
+static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs, char *reason)
 {
     const bool has_other_cores = m->cores > 0 && m->cores != s->cores;
     m->cores = s->cores;
@@ -514,10 +529,8 @@ static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs)
     m->hold[BACK_TO_CORES] = m->hold_next[BACK_TO_CORES] = 0;
     if (has_other_cores)
         m->hold[MORE_THREADS] = m->hold_next[MORE_THREADS] = 0;
-    if (m->trial.is_on) {
-        m->trial.is_on = false;
-        *knobs = m->trial.before;
-    }
+    if (m->trial.is_on)
+        call_off(m, has_other_cores, knobs, reason);
 }
 
 /* Means that one odd period, or one odd step, does not turn. */
@@ -553,7 +566,7 @@ static void decide(void *own, const pen_policy_state *state, const pen_knob_info
     note_means(m, s);
     planned.step_s = step_to_plan(m, state);
     note_reading(m, s, knobs);
-    note_machine(m, s, knobs);
+    note_machine(m, s, knobs, reason);
     age_holds(m);
     if (m->trial.is_on) {
         finish_trial(m, s, knobs, reason);
