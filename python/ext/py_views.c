@@ -49,7 +49,10 @@ PyObject *py_loader_trace_start(PyObject *object, PyObject *unused)
     pen_error err = PY_NO_ERROR;
     if (!loader)
         return NULL;
-    const int rc = pen_loader_trace_start(loader, 0, &err);
+    int rc; /* it may wait for a trace that is being written */
+    py_loader_beside(object, 1);
+    Py_BEGIN_ALLOW_THREADS rc = pen_loader_trace_start(loader, 0, &err);
+    Py_END_ALLOW_THREADS py_loader_beside(object, -1);
     if (rc < 0)
         return py_raise(py_state_of(object), rc, &err);
     Py_RETURN_NONE;
