@@ -242,6 +242,7 @@ void pen__jpeg_free(pen__jpeg *jpeg)
         return;
     jpeg_destroy_decompress(&jpeg->cinfo);
     pen__free(jpeg->own.room);
+    pen__free(jpeg->own.count_tables);
     pen__free(jpeg);
 }
 
@@ -250,22 +251,27 @@ void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes)
     jpeg->keep = n_bytes;
 }
 
-/* Room for lanes, once, if half of what may be kept has room for it.  It does without where there
- * is none. */
+/* Room for lanes, once, if half of what may be kept has room for it, and if it also has for them,
+ * tables for guessing.  It does without where there is none. */
 static void make_room(pen__jpeg *jpeg)
 {
     pen__jpeg_window *own = &jpeg->own;
-    bool is_new = !own->room;
-    if (is_new && sizeof *own->room <= jpeg->keep / 2 && pen__jpeg_stretches_are_possible())
-        own->room = pen__aligned(64, sizeof *own->room);
-    if (own->room && is_new)
-        memset(&own->room->count_tables, 0, sizeof own->room->count_tables);
+    size_t most = jpeg->keep / 2, n_room = sizeof *own->room, n_tables = sizeof *own->count_tables;
+    if (!own->room && n_room <= most && pen__jpeg_stretches_are_possible())
+        own->room = pen__aligned(64, n_room);
+    if (!own->room || own->count_tables || n_room + n_tables > most)
+        return;
+    own->count_tables = pen__aligned(64, n_tables);
+    if (own->count_tables)
+        memset(own->count_tables, 0, n_tables);
 }
 
 /* What may be kept of `memory`. */
 static size_t rest_to_keep(const pen__jpeg *jpeg)
 {
-    return jpeg->own.room ? jpeg->keep - sizeof *jpeg->own.room : jpeg->keep;
+    size_t taken = jpeg->own.room ? sizeof *jpeg->own.room : 0;
+    taken += jpeg->own.count_tables ? sizeof *jpeg->own.count_tables : 0;
+    return jpeg->keep > taken ? jpeg->keep - taken : 0;
 }
 
 void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own)
@@ -315,7 +321,8 @@ static void forget_image(pen__jpeg *jpeg)
  * the tallest row groups: sample rows of the main buffer (a row group of 4 rows, 8 + 2
  * times) and of the upsampler (4), our strip (4 rows of up to 4 channels), and,
  * where scans are many, all coefficients (2 bytes each).  The rest are tables.
- * Our own decoder takes less; its Huffman tables live in struct pen__jpeg. */
+ * Our own decoder's scratch is the same block, so the larger of the two counts; its Huffman tables
+ * live in struct pen__jpeg, and what lanes need is apart (make_room). */
 size_t pen__jpeg_bound(const pen_image_info *info)
 {
     enum { TABLE_BYTES = 96 << 10, ROWS = 4 * (8 + 2) + 4 + ROWS_A_CALL };

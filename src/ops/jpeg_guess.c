@@ -90,19 +90,26 @@ static void locate(round *r)
     r->here.n_bits = (int)(r->bit % 8);
 }
 
-/* As many bytes as the rows may take that are still wanted, as far as there is room for them and
- * their MCUs. */
-static size_t bytes_wanted(const round *r, int32_t n_rows)
+/* That there is room for. */
+static uint32_t mcus_of_piece(const pen__jpeg_guess_job *job)
 {
-    const pen__jpeg_grid *grid = &r->marks->grid;
-    uint64_t n_left = r->job->len - r->here.at;
-    uint64_t rows_left = (uint64_t)(grid->n_rows - r->marks->n_rows);
-    uint64_t wanted = (uint64_t)(n_rows - r->marks->n_rows);
+    return sizeof job->room->coefs / (sizeof(pen__jpeg_count_mcu)) / PEN__JPEG_COUNT_LANES;
+}
+
+/* As many bytes from `at` on as the rows may take that are still wanted, as far as there is room
+ * for them and their MCUs. */
+static size_t bytes_wanted(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks, size_t at)
+{
+    const pen__jpeg_grid *grid = &marks->grid;
+    uint64_t n_left = job->len - at;
+    uint64_t rows_left = (uint64_t)(grid->n_rows - marks->n_rows);
+    uint64_t wanted = (uint64_t)(job->n_rows - marks->n_rows);
     uint64_t n = wanted < rows_left ? n_left * wanted / rows_left * 17 / 16 + 1024 : n_left;
     uint64_t n_rounds = (n + MAX_BYTES - 1) / MAX_BYTES; /* of the same size */
     n = n_rounds > 1 ? n / n_rounds + 1 : n;
     uint64_t mcus_left = rows_left * (uint64_t)grid->n_columns;
-    uint64_t room = (uint64_t)PEN__JPEG_COUNT_LANES * r->count.room * 3 / 8 * n_left / mcus_left;
+    uint64_t most_mcus = (uint64_t)PEN__JPEG_COUNT_LANES * mcus_of_piece(job) * 3 / 8;
+    uint64_t room = most_mcus * n_left / mcus_left;
     n = n < room ? n : room;
     return (size_t)(n < MAX_BYTES ? n : MAX_BYTES);
 }
@@ -225,7 +232,7 @@ static bool is_worth_more(const round *r)
 /* One round.  False if it is the last one. */
 static bool do_round(round *r)
 {
-    size_t n = bytes_wanted(r, r->job->n_rows);
+    size_t n = bytes_wanted(r->job, r->marks, r->here.at);
     n = n < r->n_left ? n : r->n_left;
     size_t least = (size_t)MIN_PIECES * r->job->min_piece;
     if (n < least || !unstuff(r, n) || r->n_bytes < least)
@@ -246,34 +253,45 @@ static bool is_at_end(const round *r)
     return r->is_at_marker && 8 * r->n_bytes - r->bit < 8 && r->job->src[r->at + 1] == M_EOI;
 }
 
+/* Behind the last row whose marks are known. */
+static pen__jpeg_mark first_place(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks)
+{
+    return marks->n_rows > 0 ? pen__jpeg_marks_get(marks, marks->n_rows * marks->grid.per_row)
+                             : pen__jpeg_first_mark(job->frame);
+}
+
+bool pen__jpeg_guess_is_worth_it(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks)
+{
+    if (marks->grid.per_row == 0 || marks->n_rows >= job->n_rows ||
+        job->frame->restart_interval > 0)
+        return false;
+    size_t at = first_place(job, marks).at;
+    return at < job->len && bytes_wanted(job, marks, at) >= (size_t)MIN_FIRST * job->min_piece;
+}
+
 void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks)
 {
     const pen__jpeg_grid *grid = &marks->grid;
     round r;
     r.job = job, r.marks = marks;
-    if (grid->per_row == 0 || marks->n_rows >= job->n_rows || job->frame->restart_interval > 0 ||
-        !pen__jpeg_count_codes_set(&r.codes, job->frame, &job->room->count_tables))
+    if (!pen__jpeg_guess_is_worth_it(job, marks) ||
+        !pen__jpeg_count_codes_set(&r.codes, job->frame, job->tables))
         return;
     r.count.codes = &r.codes;
     r.count.bytes = job->room->bytes;
     r.count.mcus = (pen__jpeg_count_mcu *)(void *)job->room->coefs;
-    r.count.room = sizeof job->room->coefs / (sizeof *r.count.mcus) / PEN__JPEG_COUNT_LANES;
+    r.count.room = mcus_of_piece(job);
     r.column = 0;
     r.to_mark = grid->n_columns < grid->step ? grid->n_columns : grid->step;
-    r.here = pen__jpeg_first_mark(job->frame);
+    r.here = first_place(job, marks);
     r.is_at_marker = false;
     r.n_bytes = r.bit = 0;
     r.at = 0;
-    if (marks->n_rows > 0)
-        r.here = pen__jpeg_marks_get(marks, marks->n_rows * grid->per_row);
-    else if (!pen__jpeg_marks_add(marks, &r.here))
+    if (marks->n_rows == 0 && !pen__jpeg_marks_add(marks, &r.here))
         return;
-    if (r.here.at < job->len &&
-        bytes_wanted(&r, job->n_rows) >= (size_t)MIN_FIRST * job->min_piece) {
-        r.n_left = (job->len - r.here.at) / 2 * 3;
-        while (do_round(&r))
-            ;
-    }
+    r.n_left = (job->len - r.here.at) / 2 * 3;
+    while (do_round(&r))
+        ;
     if (marks->n_rows == grid->n_rows)
         marks->is_complete = is_at_end(&r);
     marks->n_marks = marks->n_rows > 0 ? marks->n_rows * grid->per_row + 1 : 0;

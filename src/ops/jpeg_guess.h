@@ -20,15 +20,20 @@ typedef struct pen__jpeg_guess_job {
     const pen__jpeg_frame *frame;
     const uint8_t *src;
     size_t len;
-    pen__jpeg_stretch_room *room; /* of which all but the tables is free again afterwards */
+    pen__jpeg_stretch_room *room; /* free again afterwards */
+    pen__jpeg_count_tables *tables;
     bool (*count)(pen__jpeg_count_job *job);
     int32_t n_rows;     /* that marks are wanted for */
     uint32_t min_piece; /* bytes, PEN__JPEG_GUESS_MIN_PIECE except for tests */
 } pen__jpeg_guess_job;
 
-/* Add marks of whole rows of MCUs to those that there are.  No flaw is reported, but nothing is
- * found behind one.  At most 1.5 times the bytes that are left are parsed, in lanes, and where
- * pieces do not meet, 128 KiB. */
+/* Whether there are enough bytes for it to be quicker than a scan.  Cheap, and looks at no
+ * tables. */
+bool pen__jpeg_guess_is_worth_it(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks);
+
+/* Add marks of whole rows of MCUs to those that there are, if that is worth it.  No flaw is
+ * reported, but nothing is found behind one.  At most 1.5 times the bytes that are left are
+ * parsed, in lanes, and where pieces do not meet, 128 KiB. */
 void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks);
 
 #endif

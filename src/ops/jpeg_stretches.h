@@ -9,7 +9,6 @@
 #ifndef PEN_OPS_JPEG_STRETCHES_H
 #define PEN_OPS_JPEG_STRETCHES_H
 
-#include "ops/jpeg_count.h"
 #include "ops/jpeg_lanes.h"
 #include "ops/jpeg_scan.h"
 
@@ -19,13 +18,11 @@ enum {
     PEN__JPEG_STRETCH_BYTES = 128 << 10,
 };
 
-/* Memory for a pen__jpeg_stretches and for finding marks (jpeg_guess.h), aligned to 64; the tables
- * are zeroed before first use. */
+/* Memory for a pen__jpeg_stretches and for finding marks (jpeg_guess.h), aligned to 64. */
 typedef struct pen__jpeg_stretch_room {
     _Alignas(64) int16_t coefs[64 * (PEN__JPEG_STRETCH_BLOCKS + 2)];
     uint8_t n_coefs[PEN__JPEG_STRETCH_BLOCKS];
     uint8_t bytes[PEN__JPEG_STRETCH_BYTES];
-    pen__jpeg_count_tables count_tables;
 } pen__jpeg_stretch_room;
 
 typedef struct pen__jpeg_stretches {

@@ -12,9 +12,10 @@
  * of each plane, before the strip's own.  At the image's true edge, which may lie
  * inside a block, the last sample is repeated.
  *
- * Marks.  Where rows of MCUs begin is not known at first sight: then the file is taken from
- * its first MCU on, and marks are gathered on the way.  Rows whose marks are known
- * are jpeg_known.c's.  Where marks turn out to be wrong, all begins again without them.
+ * Marks.  Where rows of MCUs begin is not known at first sight.  Where that pays, it is found
+ * ahead (jpeg_guess.c); else the file is taken from its first MCU on, and marks are gathered on
+ * the way.  Rows whose marks are known are jpeg_known.c's.  Where marks turn out to be wrong, all
+ * begins again without them.
  *
  * How far to parse.  Not only as far as pixels need, but as far as libjpeg would,
  * because a file that ends before that is an error there.  See n_strips_read().
@@ -419,22 +420,37 @@ static bool is_ours(strips *s)
  * gathered in passing. */
 typedef enum source { GIVEN, GUESSED, PASSED } source;
 
-static void guess_marks(strips *s)
-{
 #if defined(__x86_64__)
-    int32_t n_rows = s->marks->n_rows;
-    const pen__jpeg_guess_job job = {.frame = &s->frame,
-                                     .src = s->job->src,
-                                     .len = s->job->len,
-                                     .room = s->room,
-                                     .count = pen__jpeg_count_avx512,
-                                     .n_rows = n_strips_read(s),
-                                     .min_piece = PEN__JPEG_GUESS_MIN_PIECE};
-    pen__jpeg_guess(&job, s->marks);
-    s->has_guessed = s->marks->n_rows > n_rows;
+static bool (*const count_mcus)(pen__jpeg_count_job *) = pen__jpeg_count_avx512;
 #else
-    (void)s;
+static bool (*const count_mcus)(pen__jpeg_count_job *) = pen__jpeg_count_c; /* no lanes, no use */
 #endif
+
+static pen__jpeg_guess_job guess_job(const strips *s, const pen__jpeg_window *own)
+{
+    return (pen__jpeg_guess_job){.frame = &s->frame,
+                                 .src = s->job->src,
+                                 .len = s->job->len,
+                                 .room = s->room,
+                                 .tables = own->count_tables,
+                                 .count = count_mcus,
+                                 .n_rows = n_strips_read(s),
+                                 .min_piece = PEN__JPEG_GUESS_MIN_PIECE};
+}
+
+/* Lanes, and marks found ahead for them.  Tables are made only where there is use for them. */
+static void set_lanes(strips *s, pen__jpeg_window *own, source from)
+{
+    const pen__jpeg_guess_job guess = guess_job(s, own);
+    int32_t n_rows = s->marks->n_rows;
+    bool can = from != PASSED && s->room && s->kernels->is_zigzag && s->marks->grid.per_row > 0;
+    bool guesses = can && own->count_tables && pen__jpeg_guess_is_worth_it(&guess, s->marks);
+    s->has_lanes = can && (n_rows > 0 || guesses) &&
+                   pen__jpeg_stretches_start(&s->stretches, &s->frame, &own->lane_tables,
+                                             s->job->src, s->job->len, s->room);
+    if (s->has_lanes && guesses)
+        pen__jpeg_guess(&guess, s->marks);
+    s->has_guessed = s->marks->n_rows > n_rows;
 }
 
 static int decode_marked(strips *s, pen__jpeg_window *own, source from)
@@ -447,14 +463,9 @@ static int decode_marked(strips *s, pen__jpeg_window *own, source from)
     s->gathers = own->gathers && s->marks->grid.per_row > 0;
     int32_t n_rows = s->marks->n_rows;
     bool was_complete = s->marks->is_complete;
-    s->has_lanes = from != PASSED && s->room && s->kernels->is_zigzag &&
-                   s->marks->grid.per_row > 0 &&
-                   pen__jpeg_stretches_start(&s->stretches, &s->frame, &own->lane_tables, job->src,
-                                             job->len, s->room);
-    s->has_scans = s->has_guessed = false;
+    s->has_scans = false;
     s->tables = &own->tables;
-    if (s->has_lanes)
-        guess_marks(s);
+    set_lanes(s, own, from);
     int rc = decode_strips(s);
     if (rc == 0 && own->gathers &&
         (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))

@@ -12,6 +12,7 @@
 #define PEN_OPS_JPEG_WINDOW_H
 
 #include "ops/decode_formats.h"
+#include "ops/jpeg_count.h"
 #include "ops/jpeg_marks.h"
 #include "ops/jpeg_stretches.h"
 
@@ -22,7 +23,8 @@ enum { PEN__JPEG_DECLINED = 1 };
 typedef struct pen__jpeg_window {
     pen__jpeg_tables tables;
     pen__jpeg_lane_tables lane_tables;
-    pen__jpeg_stretch_room *room; /* for lanes, the caller's; NULL: no lanes */
+    pen__jpeg_stretch_room *room;         /* for lanes, the caller's; NULL: no lanes */
+    pen__jpeg_count_tables *count_tables; /* likewise, zeroed; NULL: no places are guessed */
     pen__jpeg_counts counts;
     /* for the next file: an entry of marks, the caller's, and whether to gather some */
     const uint8_t *known;

@@ -189,6 +189,31 @@ static void entries_are_the_same_either_way(void **state)
     free(f.data);
 }
 
+/* Tables for guessing do not take what lanes need. */
+static void places_are_guessed_where_there_is_room_for_tables(void **state)
+{
+    (void)state;
+    if (!(pen__cpu_flags() & PEN__CPU_AVX512))
+        skip();
+    enum { SIZE = 900 };
+    file f = picture_file(&kinds[5], SIZE, SIZE, 85, 0);
+    for (int i = 0; i < 2; i++) {
+        pen__decoder *dec;
+        pen_image_info info;
+        pen__image image = {.px = malloc((size_t)SIZE * SIZE * 3)};
+        size_t room = sizeof(pen__jpeg_stretch_room) + (i ? sizeof(pen__jpeg_count_tables) : 0);
+        assert_int_equal(pen__decoder_create(&dec, NULL), 0);
+        pen__decoder_set_keep(dec, 2 * room);
+        assert_int_equal(pen_image_probe(f.data, f.len, &info, NULL), 0);
+        pen__rect all = {0, 0, SIZE, SIZE};
+        assert_int_equal(pen__decode(dec, f.data, f.len, &info, all, &image, NULL), 0);
+        assert_int_equal(pen__decoder_jpeg_counts(dec).n_guessed, i);
+        pen__decoder_free(dec);
+        free(image.px);
+    }
+    free(f.data);
+}
+
 static int set_up(void **state)
 {
     *state = guess_bench_new();
@@ -210,6 +235,7 @@ int main(void)
         cmocka_unit_test(damage_is_not_passed),
         cmocka_unit_test(files_with_restarts_are_left_to_scans),
         cmocka_unit_test(entries_are_the_same_either_way),
+        cmocka_unit_test(places_are_guessed_where_there_is_room_for_tables),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -16,6 +16,7 @@ typedef struct guess_bench {
     pen__jpeg_tables tables;
     uint8_t chunk[PEN__JPEG_CHUNK_BYTES + PEN__JPEG_CHUNK_SLACK];
     pen__jpeg_marks by_scan, by_guess;
+    pen__jpeg_count_tables count_tables;
     /* vectors are stored unseen by sanitizers */
     uint8_t before[GUESS_GUARD];
     pen__jpeg_stretch_room room;
@@ -113,6 +114,7 @@ static inline bool guess_is_true(guess_bench *b, const pen__jpeg_frame *frame, c
                                      .src = data,
                                      .len = len,
                                      .room = &b->room,
+                                     .tables = &b->count_tables,
                                      .count = count ? count : pen__jpeg_count_c,
                                      .n_rows = n_rows,
                                      .min_piece = min_piece};
