@@ -16,6 +16,8 @@ enum {
     MAX_BYTES = PEN__JPEG_STRETCH_BYTES - PEN__JPEG_COUNT_ZEROS,
     /* behind what is believed, unless a marker is there: so far may libjpeg look ahead */
     MARGIN = 64,
+    /* before an MCU, whose blocks may add four differences, so that a scan accepts each of them */
+    MAX_DC = INT16_MAX - 4 * ((1 << PEN__JPEG_COUNT_MAX_DC) - 1),
 };
 
 typedef struct round {
@@ -30,6 +32,7 @@ typedef struct round {
     size_t at;           /* in the file, where unstuffing ended */
     uint32_t n_bytes, last_bit;
     bool is_at_marker;
+    bool is_over;    /* no more marks are wanted, or to be believed */
     size_t n_left;   /* bytes that may be parsed yet, whatever comes of it */
     uint32_t anchor; /* a place in the bytes, whose place in the file is known */
     size_t anchor_at;
@@ -137,24 +140,26 @@ static uint32_t place_of(const pen__jpeg_count_mcu *list, uint32_t i)
     return pen__jpeg_count_place(list[i]);
 }
 
-/* Go on by n MCUs of a list, up to the next mark at most. */
-static void pass_mcus(round *r, const pen__jpeg_count_mcu *list, uint32_t n)
+/* Go on by n MCUs of a list, up to the next mark at most.  False if a DC may have left its 16 bits
+ * on the way: a scan refuses that at any block, and sums of MCUs do not show it. */
+static bool pass_mcus(round *r, const pen__jpeg_count_mcu *list, uint32_t n)
 {
+    bool is_far = false;
     for (uint32_t i = 0; i < n; i++)
-        for (int c = 0; c < PEN__JPEG_MAX_COMPONENTS; c++)
+        for (int c = 0; c < PEN__JPEG_MAX_COMPONENTS; c++) {
+            is_far |= r->here.dc[c] < -MAX_DC || r->here.dc[c] > MAX_DC;
             r->here.dc[c] += pen__jpeg_count_difference(list + i, c);
+        }
     r->bit = place_of(list, n);
     r->column += (int32_t)n;
     r->to_mark -= (int32_t)n;
+    return !is_far;
 }
 
-/* A mark is due here.  False if it is not to be believed or the last one wanted. */
+/* A mark is due here.  False if it is the last one wanted. */
 static bool add_mark(round *r)
 {
     const pen__jpeg_grid *grid = &r->marks->grid;
-    for (int c = 0; c < PEN__JPEG_MAX_COMPONENTS; c++)
-        if (r->here.dc[c] != (int16_t)r->here.dc[c])
-            return false;
     locate(r);
     if (r->column == grid->n_columns)
         r->column = 0;
@@ -171,8 +176,8 @@ static bool pass_list(round *r, const pen__jpeg_count_mcu *list, uint32_t from, 
     while (from < to) {
         uint32_t n = to - from;
         n = n < (uint32_t)r->to_mark ? n : (uint32_t)r->to_mark;
-        pass_mcus(r, list + from, n);
-        if (r->to_mark == 0 && !add_mark(r))
+        r->is_over = !pass_mcus(r, list + from, n) || (r->to_mark == 0 && !add_mark(r));
+        if (r->is_over)
             return false;
         from += n;
     }
@@ -243,7 +248,7 @@ static bool do_round(round *r)
     follow(r);
     locate(r);
     r->n_left = r->n_left > r->n_bytes ? r->n_left - r->n_bytes : 0;
-    return r->marks->n_rows < r->job->n_rows && is_worth_more(r);
+    return !r->is_over && is_worth_more(r);
 }
 
 /* All MCUs have been passed: whether the file ends here, with less than a byte of padding. */
@@ -251,6 +256,11 @@ static bool is_at_end(const round *r)
 {
     enum { M_EOI = 0xD9 };
     return r->is_at_marker && 8 * r->n_bytes - r->bit < 8 && r->job->src[r->at + 1] == M_EOI;
+}
+
+static bool is_cancelled(const pen__jpeg_guess_job *job)
+{
+    return job->cancel && atomic_load_explicit(job->cancel, memory_order_relaxed);
 }
 
 /* Behind the last row whose marks are known. */
@@ -284,13 +294,13 @@ void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks)
     r.column = 0;
     r.to_mark = grid->n_columns < grid->step ? grid->n_columns : grid->step;
     r.here = first_place(job, marks);
-    r.is_at_marker = false;
+    r.is_at_marker = r.is_over = false;
     r.n_bytes = r.bit = 0;
     r.at = 0;
     if (marks->n_rows == 0 && !pen__jpeg_marks_add(marks, &r.here))
         return;
     r.n_left = (job->len - r.here.at) / 2 * 3;
-    while (do_round(&r))
+    while (!is_cancelled(job) && do_round(&r))
         ;
     if (marks->n_rows == grid->n_rows)
         marks->is_complete = is_at_end(&r);

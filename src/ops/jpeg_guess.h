@@ -9,6 +9,8 @@
 #ifndef PEN_OPS_JPEG_GUESS_H
 #define PEN_OPS_JPEG_GUESS_H
 
+#include <stdatomic.h>
+
 #include "ops/jpeg_count.h"
 #include "ops/jpeg_marks.h"
 #include "ops/jpeg_stretches.h"
@@ -22,6 +24,7 @@ typedef struct pen__jpeg_guess_job {
     size_t len;
     pen__jpeg_stretch_room *room; /* free again afterwards */
     pen__jpeg_count_tables *tables;
+    const atomic_bool *cancel; /* NULL, or asked before each round */
     bool (*count)(pen__jpeg_count_job *job);
     int32_t n_rows;     /* that marks are wanted for */
     uint32_t min_piece; /* bytes, PEN__JPEG_GUESS_MIN_PIECE except for tests */
@@ -32,8 +35,9 @@ typedef struct pen__jpeg_guess_job {
 bool pen__jpeg_guess_is_worth_it(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks);
 
 /* Add marks of whole rows of MCUs to those that there are, if that is worth it.  No flaw is
- * reported, but nothing is found behind one.  At most 1.5 times the bytes that are left are
- * parsed, in lanes, and where pieces do not meet, 128 KiB. */
+ * reported, but nothing is found behind one.  Rounds take at most 1.5 times the bytes that are
+ * left, and where pieces do not meet, 128 KiB; what pieces parse beyond their own ends comes on
+ * top: for each half its length, or 2 KiB if that is more. */
 void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks);
 
 #endif

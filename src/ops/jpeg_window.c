@@ -433,6 +433,7 @@ static pen__jpeg_guess_job guess_job(const strips *s, const pen__jpeg_window *ow
                                  .len = s->job->len,
                                  .room = s->room,
                                  .tables = own->count_tables,
+                                 .cancel = s->job->cancel,
                                  .count = count_mcus,
                                  .n_rows = n_strips_read(s),
                                  .min_piece = PEN__JPEG_GUESS_MIN_PIECE};

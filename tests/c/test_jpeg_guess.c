@@ -145,6 +145,117 @@ static void files_with_restarts_are_left_to_scans(void **state)
     free(f.data);
 }
 
+/* --- DCs that leave their 16 bits --- */
+
+enum { MCUS = 80, UP = 2047 /* as far as one difference goes */ };
+
+typedef struct writer {
+    file f;
+    unsigned bits;
+    int n_bits;
+} writer;
+
+static void put_bits(writer *w, unsigned value, int n)
+{
+    while (n-- > 0) {
+        w->bits = w->bits << 1 | (value >> n & 1);
+        if (++w->n_bits % 8 > 0)
+            continue;
+        w->f.data[w->f.len++] = (uint8_t)w->bits;
+        if ((uint8_t)w->bits == 0xFF)
+            w->f.data[w->f.len++] = 0;
+    }
+}
+
+/* With the usual tables: a difference of 0, UP or -UP, some small ACs, and the end. */
+static void put_block(writer *w, int difference, uint64_t *dice)
+{
+    put_bits(w, difference == 0 ? 0 : 0x1FE, difference == 0 ? 2 : 9);
+    if (difference != 0)
+        put_bits(w, difference > 0 ? UP : 0, 11);
+    for (int n = roll_between(dice, 0, 11); n > 0; n--)
+        if (roll(dice) % 2)
+            put_bits(w, roll(dice) % 2, 3); /* 00 and a bit */
+        else
+            put_bits(w, 4 << 3 | roll(dice) % 8, 6); /* 100 and three */
+    put_bits(w, 0xA, 4);
+}
+
+/* A grey file of MCUS x MCUS, in whose middle row the DC goes n_up times up and n_down times down.
+ * No encoder writes that. */
+static file file_with_hill(int n_up, int n_down)
+{
+    enum { MOST_BYTES = 32 }; /* of a block */
+    uint64_t dice = 5;
+    file flat = picture_file(&kinds[0], 8 * MCUS, 8 * MCUS, 80, 2);
+    pen__jpeg_frame frame;
+    assert_true(pen__jpeg_frame_read(&frame, flat.data, flat.len));
+    writer w = {.f = {malloc(frame.scan_at + MCUS * MCUS * MOST_BYTES), frame.scan_at}};
+    memcpy(w.f.data, flat.data, frame.scan_at);
+    free(flat.data);
+    for (int i = 0; i < MCUS * MCUS; i++) {
+        int at = i - MCUS / 2 * MCUS;
+        put_block(&w, at < 0 || at >= n_up + n_down ? 0 : at < n_up ? UP : -UP, &dice);
+    }
+    put_bits(&w, 0x7F, (8 - w.n_bits % 8) % 8);
+    w.f.data[w.f.len++] = 0xFF, w.f.data[w.f.len++] = 0xD9;
+    return w.f;
+}
+
+static int n_rounds;
+
+static bool count_rounds(pen__jpeg_count_job *job)
+{
+    n_rounds++;
+    return pen__jpeg_count_c(job);
+}
+
+/* With a mark a row, none of which is on a hill that ends in its row. */
+static void nothing_is_found_behind_a_dc_that_leaves_its_range(void **state)
+{
+    guess_bench *b = *state;
+    static const struct {
+        int n_up, n_down, n_rows;
+    } hills[] = {{12, 12, MCUS}, {17, 17, MCUS / 2}, {40, 40, MCUS / 2}, {17, 0, MCUS / 2}};
+    for (int i = 0; i < 4; i++) {
+        file f = file_with_hill(hills[i].n_up, hills[i].n_down);
+        pen__jpeg_frame frame;
+        assert_true(pen__jpeg_frame_read(&frame, f.data, f.len));
+        assert_int_equal(check(b, f, MCUS, 256, 1000), hills[i].n_rows);
+        n_rounds = 0;
+        assert_true(guess_is_true(b, &frame, f.data, f.len, MCUS, 256, MCUS, count_rounds));
+        assert_int_equal(n_rounds, 1); /* what was parsed is not parsed again */
+        check(b, f, 3, 128, 1000);
+        free(f.data);
+    }
+}
+
+static void a_cancelled_guess_parses_nothing(void **state)
+{
+    guess_bench *b = *state;
+    file f = picture_file(&kinds[4], 600, 600, 90, 0);
+    pen__jpeg_frame frame;
+    assert_true(pen__jpeg_frame_read(&frame, f.data, f.len));
+    for (int i = 0; i < 2; i++) {
+        atomic_bool cancel = i == 1;
+        const pen__jpeg_guess_job job = {.frame = &frame,
+                                         .src = f.data,
+                                         .len = f.len,
+                                         .room = &b->room,
+                                         .tables = &b->count_tables,
+                                         .cancel = &cancel,
+                                         .count = count_rounds,
+                                         .n_rows = rows_of(&frame),
+                                         .min_piece = 128};
+        guess_begin(&b->by_guess, &frame, f.len, 4);
+        n_rounds = 0;
+        pen__jpeg_guess(&job, &b->by_guess);
+        assert_true(cancel ? n_rounds == 0 : n_rounds > 0);
+        assert_true(cancel ? b->by_guess.n_marks == 0 : b->by_guess.n_marks > 0);
+    }
+    free(f.data);
+}
+
 /* Decode the lower part of a picture: an entry of marks, the caller's. */
 static size_t gather(file f, pen__rect window, bool has_lanes, uint8_t **entry, int64_t *n_guessed)
 {
@@ -234,6 +345,8 @@ int main(void)
         cmocka_unit_test(flat_pictures_lead_nowhere_wrong),
         cmocka_unit_test(damage_is_not_passed),
         cmocka_unit_test(files_with_restarts_are_left_to_scans),
+        cmocka_unit_test(nothing_is_found_behind_a_dc_that_leaves_its_range),
+        cmocka_unit_test(a_cancelled_guess_parses_nothing),
         cmocka_unit_test(entries_are_the_same_either_way),
         cmocka_unit_test(places_are_guessed_where_there_is_room_for_tables),
     };
