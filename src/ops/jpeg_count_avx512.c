@@ -4,8 +4,9 @@
  * A piece that begins at a wrong place soon finds codes that there are not, or too many
  * coefficients; then it begins anew at the next bit, some times.
  *
- * Every look-up moves a lane on, and at the end of an MCU it is asked whether it has come far
- * enough.  Behind the data are zeros, in which a lane stays where it is until its MCU ends.
+ * Every look-up of a lane with a piece moves it on, and before each refill it is asked which lanes
+ * have come far enough.  Behind the data are zeros, for a lane that runs past the end before it is
+ * asked; refills stay within them.
  */
 #include "ops/jpeg_count.h"
 
