@@ -11,16 +11,11 @@
 #include "ops/jpeg_count.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 #include <string.h>
 
-#define TARGET        __attribute__((target("avx2,avx512f,avx512bw,avx512vl,bmi2")))
-#define AVX512        TARGET static __attribute__((noinline))
-#define AVX512_INLINE TARGET static inline __attribute__((always_inline))
-#define UNLIKELY(x)   __builtin_expect(!!(x), 0)
+#include "ops/jpeg_gather_avx512.h"
 
 enum {
-    LANES = 8,
     N_GROUPS = PEN__JPEG_COUNT_LANES / LANES,
     IDLE = 7,      /* the block of a lane without one */
     MAX_PAST = 40, /* bytes from the last one of the data: refills go no further */
@@ -71,46 +66,6 @@ static uint64_t place_of(const pen__jpeg_count_codes *codes, const pen__jpeg_cou
     return (uint64_t)n_bytes / sizeof *codes->idle;
 }
 
-AVX512_INLINE __m512i all(int64_t x)
-{
-    return _mm512_set1_epi64(x);
-}
-
-AVX512_INLINE __m128i two(const void *a, const void *b)
-{
-    long long second;
-    memcpy(&second, b, sizeof second);
-    return _mm_insert_epi64(_mm_loadl_epi64(a), second, 1);
-}
-
-AVX512_INLINE __m512i four_twos(__m128i a, __m128i b, __m128i c, __m128i d)
-{
-    __m256i lo = _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
-    __m256i hi = _mm256_inserti128_si256(_mm256_castsi128_si256(c), d, 1);
-    return _mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
-}
-
-/* Eight words of the bytes; see jpeg_lanes_avx512.c. */
-AVX512_INLINE __m512i gather_bytes(const uint8_t *bytes, __m512i at)
-{
-#define TWO(x) two(bytes + _mm_cvtsi128_si64(x), bytes + _mm_extract_epi64(x, 1))
-    __m128i a = _mm512_castsi512_si128(at), b = _mm512_extracti32x4_epi32(at, 1);
-    __m128i c = _mm512_extracti32x4_epi32(at, 2), d = _mm512_extracti32x4_epi32(at, 3);
-    return four_twos(TWO(a), TWO(b), TWO(c), TWO(d));
-#undef TWO
-}
-
-/* Eight entries, which all lie within 2^16, each with the one behind it in its upper half. */
-AVX512_INLINE __m512i gather_entries(const uint32_t *entries, __m512i at)
-{
-#define ENTRY(w, i) (entries + (uint16_t)((w) >> (16 * (i))))
-    __m128i narrow = _mm512_cvtepi64_epi16(at);
-    uint64_t lo = (uint64_t)_mm_cvtsi128_si64(narrow), hi = (uint64_t)_mm_extract_epi64(narrow, 1);
-    return four_twos(two(ENTRY(lo, 0), ENTRY(lo, 1)), two(ENTRY(lo, 2), ENTRY(lo, 3)),
-                     two(ENTRY(hi, 0), ENTRY(hi, 1)), two(ENTRY(hi, 2), ENTRY(hi, 3)));
-#undef ENTRY
-}
-
 /* --- one look-up --- */
 
 /* To at least 56 bits. */
@@ -126,7 +81,7 @@ AVX512_INLINE void refill(group *g, const numbers *c, const uint8_t *bytes)
 AVX512_INLINE __m512i look_up(const group *g, const uint32_t *entries)
 {
     __m512i peek = _mm512_srli_epi64(g->bits, 64 - PEN__JPEG_COUNT_BITS);
-    return gather_entries(entries, _mm512_add_epi64(peek, g->table));
+    return gather_entries(entries, sizeof(uint32_t), _mm512_add_epi64(peek, g->table));
 }
 
 AVX512_INLINE __m512i position_after(const group *g, const numbers *c, __m512i e)

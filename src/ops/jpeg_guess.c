@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ops/jpeg_unstuff.h"
+
 enum {
     MIN_OVERLAP = 2048 * 8,
     MIN_FIRST =
@@ -42,28 +44,12 @@ typedef struct round {
  * if the file ends without one. */
 static bool unstuff(round *r, size_t n)
 {
-    const uint8_t *src = r->job->src + r->here.at, *src_end = r->job->src + r->job->len;
-    uint8_t *bytes = r->job->room->bytes, *dst = bytes, *dst_end = bytes + n;
-    r->is_at_marker = false;
-    while (dst < dst_end) {
-        size_t n_left = (size_t)(src_end - src), room = (size_t)(dst_end - dst);
-        n_left = n_left < room ? n_left : room;
-        const uint8_t *ff = memchr(src, 0xFF, n_left);
-        size_t n_plain = ff ? (size_t)(ff - src) : n_left;
-        memcpy(dst, src, n_plain);
-        dst += n_plain;
-        src += n_plain;
-        if (src_end - src < 2)
-            return false;
-        if (!ff)
-            break;
-        if (src[1] != 0) {
-            r->is_at_marker = true;
-            break;
-        }
-        *dst++ = 0xFF;
-        src += 2;
-    }
+    const uint8_t *src = r->job->src + r->here.at;
+    uint8_t *bytes = r->job->room->bytes;
+    uint8_t *dst =
+        pen__jpeg_unstuff(bytes, bytes + n, &src, r->job->src + r->job->len, &r->is_at_marker);
+    if (!dst)
+        return false;
     memset(dst, 0, PEN__JPEG_COUNT_ZEROS);
     r->at = (size_t)(src - r->job->src);
     r->n_bytes = (uint32_t)(dst - bytes);
@@ -72,22 +58,14 @@ static bool unstuff(round *r, size_t n)
     r->anchor = 0;
     r->anchor_at = r->here.at;
     r->bit = (uint32_t)r->here.n_bits;
-    return !r->is_at_marker || src[1] != 0xFF;
+    return true;
 }
 
-/* The last true place's in the file: every 0xFF had a zero behind it. */
+/* The last true place's in the file. */
 static void locate(round *r)
 {
-    const uint8_t *bytes = r->job->room->bytes;
     uint32_t to = r->bit / 8;
-    for (uint32_t at = r->anchor; at < to;) {
-        uint8_t n_stuffed = 0; /* narrow, so that compilers count many bytes at once */
-        uint32_t n = to - at < UINT8_MAX ? to - at : UINT8_MAX;
-        for (uint32_t i = 0; i < n; i++)
-            n_stuffed = (uint8_t)(n_stuffed + (bytes[at + i] == 0xFF));
-        r->anchor_at += n + n_stuffed;
-        at += n;
-    }
+    r->anchor_at += pen__jpeg_stuffed_bytes(r->job->room->bytes + r->anchor, to - r->anchor);
     r->anchor = to;
     r->here.at = r->anchor_at;
     r->here.n_bits = (int)(r->bit % 8);

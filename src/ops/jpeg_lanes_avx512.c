@@ -15,16 +15,11 @@
 #include "ops/jpeg_lanes.h"
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 #include <string.h>
 
-#define TARGET        __attribute__((target("avx2,avx512f,avx512bw,avx512vl,bmi2")))
-#define AVX512        TARGET static __attribute__((noinline))
-#define AVX512_INLINE TARGET static inline __attribute__((always_inline))
-#define UNLIKELY(x)   __builtin_expect(!!(x), 0)
+#include "ops/jpeg_gather_avx512.h"
 
 enum {
-    LANES = 8,
     IDLE = 7,      /* the block of a lane without one */
     MAX_PAST = 17, /* bytes from a stretch's last: enough to tell that it was left behind */
 };
@@ -63,47 +58,6 @@ typedef struct work {
     uint64_t routes[LANES];
 } work;
 
-AVX512_INLINE __m512i all(int64_t x)
-{
-    return _mm512_set1_epi64(x);
-}
-
-AVX512_INLINE __m128i two(const void *a, const void *b)
-{
-    long long second;
-    memcpy(&second, b, sizeof second);
-    return _mm_insert_epi64(_mm_loadl_epi64(a), second, 1);
-}
-
-AVX512_INLINE __m512i four_twos(__m128i a, __m128i b, __m128i c, __m128i d)
-{
-    __m256i lo = _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
-    __m256i hi = _mm256_inserti128_si256(_mm256_castsi128_si256(c), d, 1);
-    return _mm512_inserti64x4(_mm512_castsi256_si512(lo), hi, 1);
-}
-
-/* Eight words of the bytes.  Not by the instruction for that: where processors guard it against
- * leaks, it takes half as long again. */
-AVX512_INLINE __m512i gather_bytes(const uint8_t *bytes, __m512i at)
-{
-#define TWO(x) two(bytes + _mm_cvtsi128_si64(x), bytes + _mm_extract_epi64(x, 1))
-    __m128i a = _mm512_castsi512_si128(at), b = _mm512_extracti32x4_epi32(at, 1);
-    __m128i c = _mm512_extracti32x4_epi32(at, 2), d = _mm512_extracti32x4_epi32(at, 3);
-    return four_twos(TWO(a), TWO(b), TWO(c), TWO(d));
-#undef TWO
-}
-
-/* Eight entries, which all lie within 2^16. */
-AVX512_INLINE __m512i gather_entries(const uint64_t *entries, __m512i at)
-{
-#define ENTRY(w, i) (entries + (uint16_t)((w) >> (16 * (i))))
-    __m128i narrow = _mm512_cvtepi64_epi16(at);
-    uint64_t lo = (uint64_t)_mm_cvtsi128_si64(narrow), hi = (uint64_t)_mm_extract_epi64(narrow, 1);
-    return four_twos(two(ENTRY(lo, 0), ENTRY(lo, 1)), two(ENTRY(lo, 2), ENTRY(lo, 3)),
-                     two(ENTRY(hi, 0), ENTRY(hi, 1)), two(ENTRY(hi, 2), ENTRY(hi, 3)));
-#undef ENTRY
-}
-
 /* --- one look-up --- */
 
 /* To at least 56 bits. */
@@ -119,7 +73,7 @@ AVX512_INLINE void refill(group *g, const numbers *c, const uint8_t *bytes)
 AVX512_INLINE __m512i look_up(const group *g, const uint64_t *entries)
 {
     __m512i peek = _mm512_srli_epi64(g->bits, 64 - PEN__JPEG_LANE_BITS);
-    return gather_entries(entries, _mm512_add_epi64(peek, g->table));
+    return gather_entries(entries, sizeof(uint64_t), _mm512_add_epi64(peek, g->table));
 }
 
 AVX512_INLINE __m512i position_after(const group *g, __m512i e)
@@ -176,7 +130,7 @@ AVX512_INLINE __m512i look_up_long(const group *g, const work *w, __mmask8 lanes
     /* what is before the first or behind the last leads to an entry that says so */
     __m512i i = _mm512_min_epu64(_mm512_sub_epi64(_mm512_srli_epi64(g->bits, 48), first), n);
     __m512i at = _mm512_add_epi64(_mm512_add_epi64(g->table, all(PEN__JPEG_LANE_SHORT)), i);
-    return gather_entries(w->entries, _mm512_maskz_mov_epi64(lanes, at));
+    return gather_entries(w->entries, sizeof(uint64_t), _mm512_maskz_mov_epi64(lanes, at));
 }
 
 /* One look-up for eight lanes of which one or more go too far: because a code is long, because code

@@ -20,6 +20,7 @@
 
 #include "base/cpu.h"
 #include "ops/jpeg_bits.h"
+#include "ops/jpeg_unstuff.h"
 
 /* --- the chunk --- */
 
@@ -30,33 +31,17 @@ static int64_t bits_left(const pen__jpeg_scan *scan)
 }
 
 /* Append bytes without their stuffing until the chunk is full or a marker comes. */
-static bool unstuff(pen__jpeg_scan *scan)
+static bool append(pen__jpeg_scan *scan)
 {
-    const uint8_t *src = scan->src + scan->at, *src_end = scan->src + scan->len;
-    uint8_t *dst = scan->end, *dst_end = scan->chunk + scan->chunk_bytes;
-    while (dst < dst_end) {
-        size_t n = (size_t)(src_end - src), room = (size_t)(dst_end - dst);
-        n = n < room ? n : room;
-        const uint8_t *ff = memchr(src, 0xFF, n);
-        size_t n_plain = ff ? (size_t)(ff - src) : n;
-        memcpy(dst, src, n_plain);
-        dst += n_plain;
-        src += n_plain;
-        if (src_end - src < 2) /* no marker before the end */
-            return false;
-        if (!ff)
-            break;
-        if (src[1] != 0) {
-            scan->is_at_marker = true;
-            break;
-        }
-        *dst++ = 0xFF;
-        src += 2;
-    }
+    const uint8_t *src = scan->src + scan->at;
+    uint8_t *end = pen__jpeg_unstuff(scan->end, scan->chunk + scan->chunk_bytes, &src,
+                                     scan->src + scan->len, &scan->is_at_marker);
+    if (!end)
+        return false;
     scan->at = (size_t)(src - scan->src);
-    scan->end = dst;
-    memset(dst, 0, PEN__JPEG_CHUNK_SLACK);
-    return !scan->is_at_marker || src[1] != 0xFF;
+    scan->end = end;
+    memset(end, 0, PEN__JPEG_CHUNK_SLACK);
+    return true;
 }
 
 /* Whole bytes that wait in the word go back to the chunk. */
@@ -69,16 +54,7 @@ static void put_back(pen__jpeg_bits *in)
 
 static void move_anchor(pen__jpeg_scan *scan, const uint8_t *to)
 {
-    size_t n_stuffed = 0;
-    for (const uint8_t *p = scan->anchor; p < to;) {
-        uint8_t n_here = 0; /* narrow, so that compilers count many bytes at once */
-        size_t n = to - p < UINT8_MAX ? (size_t)(to - p) : UINT8_MAX;
-        for (size_t i = 0; i < n; i++)
-            n_here = (uint8_t)(n_here + (p[i] == 0xFF));
-        n_stuffed += n_here;
-        p += n;
-    }
-    scan->anchor_at += (size_t)(to - scan->anchor) + n_stuffed;
+    scan->anchor_at += pen__jpeg_stuffed_bytes(scan->anchor, (size_t)(to - scan->anchor));
     scan->anchor = to;
 }
 
@@ -96,7 +72,7 @@ static bool fill_chunk(pen__jpeg_scan *scan)
     scan->anchor = scan->chunk;
     scan->in.next = scan->chunk + n_begun;
     scan->end = scan->chunk + n_left;
-    if (!unstuff(scan))
+    if (!append(scan))
         return false;
     scan->chunk_bytes = PEN__JPEG_CHUNK_BYTES;
     /* at a marker every MCU comes here, to see that it does not overrun */
