@@ -55,6 +55,22 @@ typedef struct jpeg_kind {
     bool is_optimised; /* Huffman tables made for this picture */
 } jpeg_kind;
 
+#define COLOUR(name_, s, ...)                                                                   \
+    {                                                                                           \
+        .name = name_, .channels = 3, .sampling = {s, 0x11, 0x11}, .as = JCS_YCbCr, __VA_ARGS__ \
+    }
+
+/* Each sampling that our own decoder takes. */
+static const jpeg_kind sampled_kinds[] = {
+    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
+    COLOUR("4:4:4", 0x11, .is_optimised = true),
+    COLOUR("4:2:2", 0x21, .is_optimised = false),
+    COLOUR("4:4:0", 0x12, .is_optimised = true),
+    COLOUR("4:2:0", 0x22, .is_optimised = false),
+    COLOUR("4:2:0, optimised", 0x22, .is_optimised = true),
+};
+enum { N_SAMPLED_KINDS = sizeof sampled_kinds / sizeof sampled_kinds[0] };
+
 static inline void set_scans(struct jpeg_compress_struct *cinfo, jpeg_scan_info *scans)
 {
     for (int c = 0; c < cinfo->num_components; c++)

@@ -6,21 +6,6 @@
 #include "images.h"
 #include "ops/decode.h"
 
-#define COLOUR(name_, s, ...)                                                                   \
-    {                                                                                           \
-        .name = name_, .channels = 3, .sampling = {s, 0x11, 0x11}, .as = JCS_YCbCr, __VA_ARGS__ \
-    }
-
-static const jpeg_kind kinds[] = {
-    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
-    COLOUR("4:4:4", 0x11, .is_optimised = true),
-    COLOUR("4:2:2", 0x21, .is_optimised = false),
-    COLOUR("4:4:0", 0x12, .is_optimised = true),
-    COLOUR("4:2:0", 0x22, .is_optimised = false),
-    COLOUR("4:2:0, optimised", 0x22, .is_optimised = true),
-};
-enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
-
 typedef bool counter(pen__jpeg_count_job *job);
 
 /* The scalar twin, or the vector twin where there is one. */
@@ -72,10 +57,10 @@ static void marks_are_those_of_scans(void **state)
     static const int qualities[] = {1, 20, 50, 75, 90, 97, 100};
     guess_bench *b = *state;
     int64_t n_found = 0, n_all = 0;
-    for (int k = 0; k < N_KINDS; k++)
+    for (int k = 0; k < N_SAMPLED_KINDS; k++)
         for (int i = 0; i < 14; i++) {
             int h = 150 + 8 * k + i;
-            file f = picture_file(&kinds[k], 200 + 31 * i, h, qualities[i / 2], i % 2);
+            file f = picture_file(&sampled_kinds[k], 200 + 31 * i, h, qualities[i / 2], i % 2);
             n_found += check(b, f, 1 + i % 5, 48 + 16 * (uint32_t)i, 1000);
             n_all += b->by_guess.grid.n_rows;
             check(b, f, 4, 128, 1 + i);
@@ -88,8 +73,8 @@ static void marks_are_those_of_scans(void **state)
 static void large_files_take_rounds(void **state)
 {
     guess_bench *b = *state;
-    for (int k = 0; k < N_KINDS; k++) {
-        file f = picture_file(&kinds[k], 1200, 900, 93, 0);
+    for (int k = 0; k < N_SAMPLED_KINDS; k++) {
+        file f = picture_file(&sampled_kinds[k], 1200, 900, 93, 0);
         assert_true(f.len > 2 * PEN__JPEG_STRETCH_BYTES);
         int32_t n_found = check(b, f, 8, PEN__JPEG_GUESS_MIN_PIECE, 1000);
         assert_int_equal(n_found, b->by_guess.grid.n_rows);
@@ -102,9 +87,9 @@ static void large_files_take_rounds(void **state)
 static void flat_pictures_lead_nowhere_wrong(void **state)
 {
     guess_bench *b = *state;
-    for (int k = 0; k < N_KINDS; k++)
+    for (int k = 0; k < N_SAMPLED_KINDS; k++)
         for (int size = 100; size < 1600; size += 300) {
-            file f = picture_file(&kinds[k], size, size, 80, 2);
+            file f = picture_file(&sampled_kinds[k], size, size, 80, 2);
             check(b, f, 3, 24, 1000);
             free(f.data);
         }
@@ -117,7 +102,8 @@ static void damage_is_not_passed(void **state)
     uint64_t dice = 11;
     int n_short = 0, n_found = 0;
     for (int i = 0; i < 1500; i++) {
-        file f = picture_file(&kinds[i % N_KINDS], 128, 96, 30 + i % 70, i % 4 == 0);
+        file f =
+            picture_file(&sampled_kinds[i % N_SAMPLED_KINDS], 128, 96, 30 + i % 70, i % 4 == 0);
         pen__jpeg_frame frame;
         assert_true(pen__jpeg_frame_read(&frame, f.data, f.len));
         size_t from = frame.scan_at, n_bytes = f.len - from;
@@ -138,7 +124,7 @@ static void damage_is_not_passed(void **state)
 static void files_with_restarts_are_left_to_scans(void **state)
 {
     guess_bench *b = *state;
-    jpeg_kind kind = kinds[4];
+    jpeg_kind kind = sampled_kinds[4];
     kind.restart_mcus = 5;
     file f = picture_file(&kind, 300, 300, 80, 0);
     assert_int_equal(check(b, f, 4, 128, 1000), 0);
@@ -187,7 +173,7 @@ static file file_with_hill(int n_up, int n_down)
 {
     enum { MOST_BYTES = 32 }; /* of a block */
     uint64_t dice = 5;
-    file flat = picture_file(&kinds[0], 8 * MCUS, 8 * MCUS, 80, 2);
+    file flat = picture_file(&sampled_kinds[0], 8 * MCUS, 8 * MCUS, 80, 2);
     pen__jpeg_frame frame;
     assert_true(pen__jpeg_frame_read(&frame, flat.data, flat.len));
     writer w = {.f = {malloc(frame.scan_at + MCUS * MCUS * MOST_BYTES), frame.scan_at}};
@@ -233,7 +219,7 @@ static void nothing_is_found_behind_a_dc_that_leaves_its_range(void **state)
 static void a_cancelled_guess_parses_nothing(void **state)
 {
     guess_bench *b = *state;
-    file f = picture_file(&kinds[4], 600, 600, 90, 0);
+    file f = picture_file(&sampled_kinds[4], 600, 600, 90, 0);
     pen__jpeg_frame frame;
     assert_true(pen__jpeg_frame_read(&frame, f.data, f.len));
     for (int i = 0; i < 2; i++) {
@@ -284,7 +270,7 @@ static void entries_are_the_same_either_way(void **state)
     (void)state;
     if (!(pen__cpu_flags() & PEN__CPU_AVX512))
         skip();
-    file f = picture_file(&kinds[5], 900, 700, 85, 0);
+    file f = picture_file(&sampled_kinds[5], 900, 700, 85, 0);
     for (int h = 150; h <= 700; h += 110) {
         uint8_t *entry[2];
         int64_t n_guessed[2];
@@ -307,7 +293,7 @@ static void places_are_guessed_where_there_is_room_for_tables(void **state)
     if (!(pen__cpu_flags() & PEN__CPU_AVX512))
         skip();
     enum { SIZE = 900 };
-    file f = picture_file(&kinds[5], SIZE, SIZE, 85, 0);
+    file f = picture_file(&sampled_kinds[5], SIZE, SIZE, 85, 0);
     for (int i = 0; i < 2; i++) {
         pen__decoder *dec;
         pen_image_info info;

@@ -5,20 +5,7 @@
 #include "images.h"
 #include "ops/jpeg_stretches.h"
 
-#define COLOUR(name_, s, ...)                                                                   \
-    {                                                                                           \
-        .name = name_, .channels = 3, .sampling = {s, 0x11, 0x11}, .as = JCS_YCbCr, __VA_ARGS__ \
-    }
-
-static const jpeg_kind kinds[] = {
-    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
-    COLOUR("4:4:4", 0x11, .is_optimised = true),
-    COLOUR("4:2:2", 0x21, .is_optimised = false),
-    COLOUR("4:4:0", 0x12, .is_optimised = true),
-    COLOUR("4:2:0", 0x22, .is_optimised = false),
-    COLOUR("4:2:0, optimised", 0x22, .is_optimised = true),
-};
-enum { N_KINDS = sizeof kinds / sizeof kinds[0], GUARD = 4096, MAX_MCUS = 8 };
+enum { GUARD = 4096, MAX_MCUS = 8 };
 
 typedef struct bench {
     pen__jpeg_tables tables;
@@ -156,9 +143,10 @@ static void stretches_have_the_coefficients_of_scans(void **state)
     static const int qualities[] = {1, 20, 50, 75, 90, 97, 100};
     bench *b = *state;
     skip_without_lanes();
-    for (int k = 0; k < N_KINDS; k++)
+    for (int k = 0; k < N_SAMPLED_KINDS; k++)
         for (int i = 0; i < 14; i++) {
-            file f = picture_file(&kinds[k], 150 + 31 * i, 90 + 8 * k, qualities[i / 2], i % 2);
+            file f =
+                picture_file(&sampled_kinds[k], 150 + 31 * i, 90 + 8 * k, qualities[i / 2], i % 2);
             assert_true(start(b, f));
             plan *p = make_plan(b, f, (uint64_t)(i + k));
             for (int at = 0; at < p->n;) {
@@ -174,7 +162,7 @@ static void stretches_can_be_cut(void **state)
 {
     bench *b = *state;
     skip_without_lanes();
-    file f = picture_file(&kinds[4], 300, 120, 85, true);
+    file f = picture_file(&sampled_kinds[4], 300, 120, 85, true);
     assert_true(start(b, f));
     plan *p = make_plan(b, f, 3);
     for (int first = 0; first < p->n; first += b->all.n) {
@@ -212,7 +200,7 @@ static void damage_is_found_where_scans_find_it(void **state)
     int n_found = 0, n_sound = 0;
     skip_without_lanes();
     for (int i = 0; i < 3000; i++) {
-        file f = picture_file(&kinds[i % N_KINDS], 96, 64, 30 + i % 70, i % 4 == 0);
+        file f = picture_file(&sampled_kinds[i % N_SAMPLED_KINDS], 96, 64, 30 + i % 70, i % 4 == 0);
         assert_true(start(b, f));
         plan *p = make_plan(b, f, (uint64_t)i);
         size_t from = b->frame.scan_at, n_bytes = f.len - 2 - from;
@@ -240,7 +228,7 @@ static void marks_that_lie_do_no_harm(void **state)
     bench *b = *state;
     uint64_t dice = 8;
     skip_without_lanes();
-    file f = picture_file(&kinds[5], 200, 100, 80, true);
+    file f = picture_file(&sampled_kinds[5], 200, 100, 80, true);
     assert_true(start(b, f));
     plan *p = make_plan(b, f, 1), *bad = malloc(sizeof *bad);
     for (int i = 0; i < 3000; i++) {
@@ -269,7 +257,7 @@ static void codes_with_too_many_long_ones_are_not_for_lanes(void **state)
     code[11] = 200;
     for (int i = 0; i < 200; i++)
         code[16 + i] = (uint8_t)(i / 10 << 4 | (1 + i % 10));
-    file f = picture_file(&kinds[0], 64, 64, 50, false);
+    file f = picture_file(&sampled_kinds[0], 64, 64, 50, false);
     assert_true(start(b, f));
     pen__jpeg_frame frame = b->frame;
     frame.components[0].ac = (pen__jpeg_code){code, 200};
@@ -288,9 +276,10 @@ static void codes_with_too_many_long_ones_are_not_for_lanes(void **state)
 static void files_with_restarts_and_plain_processors_are_left_to_scans(void **state)
 {
     bench *b = *state;
-    jpeg_kind kind = kinds[4];
+    jpeg_kind kind = sampled_kinds[4];
     kind.restart_mcus = 5;
-    file f = picture_file(&kind, 64, 64, 50, false), g = picture_file(&kinds[4], 64, 64, 50, false);
+    file f = picture_file(&kind, 64, 64, 50, false),
+         g = picture_file(&sampled_kinds[4], 64, 64, 50, false);
     assert_false(start(b, f));
     pen__cpu_mask(PEN__CPU_AVX2);
     assert_false(start(b, g));

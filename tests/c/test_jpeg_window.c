@@ -5,11 +5,6 @@
 #include "base/digest.h"
 #include "base/mem.h"
 
-#define COLOUR(name_, s, ...)                                                                   \
-    {                                                                                           \
-        .name = name_, .channels = 3, .sampling = {s, 0x11, 0x11}, .as = JCS_YCbCr, __VA_ARGS__ \
-    }
-
 static const jpeg_kind ours[] = {
     {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
     {.name = "grey, 2x2", .channels = 1, .sampling = {0x22}, .as = JCS_GRAYSCALE},
