@@ -59,6 +59,12 @@ class Sums(NamedTuple):
         return max(0, self.crew - self.make)
 
 
+# Places of the sums that are still growing.
+_BATCHES, _WAIT, _STEP, _MAKE, _BUSY, _QUEUE, _CREW, _INLINE, _NBYTES, _STEPS = range(
+    len(Sums._fields)
+)
+
+
 class Change(NamedTuple):
     """The number of workers became another; 0: the caller's process makes batches."""
 
@@ -94,7 +100,7 @@ class Meter:
         """A worker's batch is there."""
         self._has_made, self._is_slow_here = True, False
         self._add_cost(*cost)
-        self._sums[8] += nbytes
+        self._sums[_NBYTES] += nbytes
         self._made_by(n_workers)
 
     def _made_by(self, n_workers: int) -> None:
@@ -105,9 +111,9 @@ class Meter:
 
     def _add_cost(self, make: int, busy: int, queue: int) -> None:
         sums = self._sums
-        sums[3] += make
-        sums[4] += busy
-        sums[5] += queue
+        sums[_MAKE] += make
+        sums[_BUSY] += busy
+        sums[_QUEUE] += queue
         self.makes.append(make)
 
     def end(self, is_error: bool = False) -> None:
@@ -117,16 +123,16 @@ class Meter:
         if not self._has_made and not is_error:
             self._made_here(spent)
         elif self._left:
-            sums[6] += (self._n_workers or 0) * (now - self._left)
-        sums[0] += not is_error
+            sums[_CREW] += (self._n_workers or 0) * (now - self._left)
+        sums[_BATCHES] += not is_error
         if not self.first_ns:
             self.first_ns = spent
         else:
-            sums[1] += spent
+            sums[_WAIT] += spent
             self.waits.append(spent)
             if self._left:
-                sums[2] += self._came - self._left
-                sums[9] += 1
+                sums[_STEP] += self._came - self._left
+                sums[_STEPS] += 1
                 self.steps.append(self._came - self._left)
         self._left = now
         if not self._trail or now - self._trail[-1][0] >= 1_000_000_000:
@@ -136,7 +142,7 @@ class Meter:
         busy = spent if self._cpu < 0 else time.process_time_ns() - self._cpu
         self._add_cost(spent, busy, 0)
         self._is_slow_here = spent > _QUICK_NS
-        self._sums[7] += 1
+        self._sums[_INLINE] += 1
         self._made_by(0)
 
     def rest(self) -> None:

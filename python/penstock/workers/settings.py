@@ -89,14 +89,14 @@ class Panel:
                 "batches under way or waiting",
                 *self._ready_range(),
                 True,
-                workers.settings.is_ready_pinned or workers.is_inline,
+                workers.settings.is_ready_pinned or workers.worker_range[1] == 0,
             ),
         }
 
     def _ready_range(self) -> tuple[int, int]:
         """Where workers seed themselves as torch's do, a sampler is asked as far ahead as there."""
         workers, settings = self._workers, self._workers.settings
-        if workers.is_inline:
+        if workers.worker_range[1] == 0:
             return 0, 0
         most = READY_MAX
         if workers.job.seeding.in_turn and not workers.job.iterable:
