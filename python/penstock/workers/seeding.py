@@ -9,8 +9,8 @@
 Seeding three generators costs more than a small item does, and most datasets never draw.  So
 `ItemSeeding` seeds only the generators that were seen to be used.  In the first batch all are
 seeded for each item, and which of them moved is written down.  Later the others are left
-alone, and looked at once a batch: should one have moved after all, the batch is made again
-with that one seeded too.  Either way an item sees the same numbers.
+alone, and looked at once a batch: should one have moved after all, or been loaded only now,
+the batch is made again with that one seeded too.  Either way an item sees the same numbers.
 """
 
 import ctypes
@@ -246,10 +246,12 @@ class _Torch:
 _known: dict[str, Source] = {}
 
 
-def sources() -> list[Source]:
-    """The generators there are now: torch's only once somebody loaded torch."""
-    if not _known:
+def sources(is_complete: bool = False) -> list[Source]:
+    """The generators there are now: those of NumPy and torch only once somebody loaded them,
+    or, to be complete, NumPy's too (torch is loaded with whatever uses it)."""
+    if "python" not in _known:
         _known["python"] = _Python()
+    if "numpy" not in _known and (is_complete or "numpy.random" in sys.modules):
         _known["numpy"] = _NumPy()
     if "torch" not in _known and "torch" in sys.modules:
         torch = sys.modules["torch"]
@@ -281,6 +283,7 @@ class _ItemGuard(Guard):
         self._seed = seed
         self._is_inline = is_inline
         self._used: list[Source] = []
+        self._saved: list[tuple[Source, Any]] = []
         self._is_first = True
 
     def run(self, make: Make, epoch: int) -> Any:
@@ -292,16 +295,17 @@ class _ItemGuard(Guard):
         """Where generators are the caller's own, all of them: which will move is not known."""
         if not self._is_inline:
             return make()
-        saved = [(source, source.save()) for source in sources()]
+        outer, self._saved = self._saved, [(source, source.save()) for source in sources()]
         try:
             return make()
         finally:
-            for source, state in saved:
+            for source, state in self._saved:
                 source.restore(state)
+            self._saved = outer
 
     def seed_once(self, epoch: int, *key: Any) -> None:
         number = mix(self._seed, epoch, *key)
-        for source in sources():
+        for source in sources(is_complete=True):
             source.seed(number)
 
     def _run_first(self, make: Make, epoch: int) -> Any:
@@ -321,10 +325,29 @@ class _ItemGuard(Guard):
             marks[:] = [source.mark() for source in every]
 
         try:
-            return make(reseed)
+            value = make(reseed)
+        except Exception:
+            if not self._appeared(every):
+                raise
+        else:
+            if not self._appeared(every):
+                return value
         finally:
             if marks:
                 look()
+        self._use(self._appeared(every))
+        return self._run_later(make, epoch)
+
+    def _use(self, more: list[Source]) -> None:
+        """Seed these from now on; and leave them as they are now, if they are the caller's."""
+        self._used += more
+        known = [source for source, _ in self._saved]
+        if self._is_inline:
+            self._saved += [(source, source.save()) for source in more if source not in known]
+
+    def _appeared(self, before: list[Source]) -> list[Source]:
+        """Generators loaded since: nothing says that they have not been used."""
+        return [source for source in sources() if source not in before]
 
     def _run_later(self, make: Make, epoch: int) -> Any:
         """Seed those that are used; look once at the others."""
@@ -332,7 +355,8 @@ class _ItemGuard(Guard):
         marks = [source.mark() for source in others]
 
         def moved() -> list[Source]:
-            return [s for s, mark in zip(others, marks, strict=True) if s.mark() != mark]
+            still = [s for s, mark in zip(others, marks, strict=True) if s.mark() != mark]
+            return still + self._appeared(others + self._used)
 
         try:
             value = make(self._reseed(epoch))
@@ -342,7 +366,7 @@ class _ItemGuard(Guard):
         else:
             if not moved():
                 return value
-        self._used += moved()
+        self._use(moved())
         return self._run_later(make, epoch)
 
     def _reseed(self, epoch: int) -> Reseed | None:

@@ -110,8 +110,8 @@ class Tuner:
         """An epoch's workers were asked for, which took so long."""
         self._epoch = _Stretch()
         self._epoch.spent = spent
-        if not self._is_settled:  # or time goes on until all is looked at again
-            self._restart()
+        if not self._is_settled:  # short epochs are looked at together, without their beginnings
+            self._skip = 2 * self.n_workers
 
     def end(self) -> None:
         """An epoch is over.  A short one may be over before processes are of any use."""
@@ -131,17 +131,16 @@ class Tuner:
         """After each batch.  True: n_workers or is_inline changed."""
         if self._is_held:
             return False
-        for sums in (self._epoch, self._stretch):
-            sums.add(elapsed, spent, waited, cost, nbytes)
+        self._epoch.add(elapsed, spent, waited, cost, nbytes)
+        if self._skip:  # still made by those that were there before, or beginners
+            self._skip -= 1
+            return False
+        self._stretch.add(elapsed, spent, waited, cost, nbytes)
         if self._is_settled:
             if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
                 self._is_settled = False
                 self._has_grown = False
                 self._restart()
-            return False
-        if self._skip:  # still made by those that were there before, or beginners
-            self._skip -= 1
-            self._stretch = _Stretch()
             return False
         if self._stretch.count < max(4, self.n_workers) or self._stretch.elapsed < _STRETCH_SECONDS:
             return False

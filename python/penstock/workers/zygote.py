@@ -25,7 +25,6 @@ from typing import Any
 from penstock.workers.board import Board
 from penstock.workers.job import Job
 from penstock.workers.loop import Place, Worker, die_with
-from penstock.workers.seeding import sources
 from penstock.workers.wire import Incoming, send
 
 GRACE_SECONDS = 1.0  # for a batch under way when the pool is closed
@@ -38,7 +37,6 @@ def zygote_main(control: socket.socket, job: Job, parent: int) -> None:
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.set_wakeup_fd(-1)
-    sources()  # a spawned zygote has not loaded numpy.random yet
     gc.freeze()  # a collection in a worker would copy every page it marks
     zygote = Zygote(control, job, parent)
     zygote.run()
