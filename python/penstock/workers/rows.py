@@ -107,13 +107,13 @@ class Rows:
         self._stacking = stacking
         self._n_items = n_items
         self._place = -1  # of the item being taken
-        self._batches: dict[Any, Any] = {}  # by the place in an item: a tensor of all rows
-        self._begins: dict[int, Any] = {}  # the same, by address
+        self._rows: dict[Any, Any] = {}  # by the place in an item
+        self._batches: dict[int, Any] = {}  # the tensors of all rows, by address
 
     @property
     def is_in_use(self) -> bool:
         """After the first item: whether the others are worth looking at."""
-        return bool(self._batches)
+        return bool(self._rows)
 
     def take(self, item: Any) -> Any:
         """The item, or one like it whose large parts stand in the batch.  Nobody but the caller's
@@ -140,21 +140,15 @@ class Rows:
 
     def _copy(self, key: Any, leaf: Any) -> Any:
         """`leaf` in its row of the batch; None: it stays where it is."""
-        torch = self._stacking.torch
         is_array = type(leaf) is np.ndarray
-        if not is_array and type(leaf) is not torch.Tensor:
+        if not is_array and type(leaf) is not self._stacking.torch.Tensor:
             return None
-        if self._place and key not in self._batches:
-            return None
-        if not self._stacking.is_sole(leaf):
+        if (self._place and key not in self._rows) or not self._stacking.is_sole(leaf):
             return None
         if self._place == 0 and not self._begin(key, leaf):
             return None
-        batch = self._batches[key]
-        row = batch[self._place]
-        if is_array:
-            row = row.numpy()
-        if row.shape != leaf.shape or row.dtype != leaf.dtype:
+        row = self._rows[key][self._place]
+        if type(row) is not type(leaf) or row.shape != leaf.shape or row.dtype != leaf.dtype:
             return None
         if is_array:
             row[...] = leaf
@@ -170,15 +164,17 @@ class Rows:
             return False
         room = self._stacking.room(leaf.nbytes * self._n_items)
         batch = torch.from_numpy(room).view(like.dtype).view(self._n_items, *leaf.shape)
-        self._batches[key] = batch
-        self._begins[batch.data_ptr()] = batch
+        self._batches[batch.data_ptr()] = batch
+        # All at once: made one by one they would stand where the item before them stood, and
+        # the next would not fit there.
+        self._rows[key] = batch.unbind() if like is leaf else list(batch.numpy())
         return True
 
     def whole(self, tensors: Any) -> Any:
         """The batch whose rows these are, all of them; None: there is none."""
         if any(type(tensor) is not self._stacking.torch.Tensor for tensor in tensors):
             return None
-        batch = self._begins.get(tensors[0].data_ptr())
+        batch = self._batches.get(tensors[0].data_ptr())
         if batch is None or len(tensors) != len(batch):
             return None
         begin, step = batch.data_ptr(), batch[0].nbytes
@@ -196,6 +192,7 @@ class Slabs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._is_new = True
         self._slabs: list[tuple[mmap.mmap, Callable[[], Bytes | None]]] = []
         self._spared = 0  # batches in a row that left a slab over
 
@@ -205,6 +202,7 @@ class Slabs:
             busy = [(memory, array) for memory, array in self._slabs if array() is not None]
             found = min((memory for memory in free if len(memory) >= size), key=len, default=None)
             if found is None:
+                self._is_new = self._is_new and _let_the_heap_keep_items()
                 free, found = [], _pages(size)
             else:
                 free.remove(found)
@@ -223,6 +221,15 @@ def _pages(size: int) -> mmap.mmap:
     with contextlib.suppress(AttributeError, OSError):  # a kernel without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)  # a batch is written and read once, from end to end
     return memory
+
+
+def _let_the_heap_keep_items() -> bool:
+    """glibc gives free memory at the heap's end back to the kernel where it is more than twice
+    the largest block, up to 32 MiB, that was ever freed.  Batches do not come from the heap here,
+    so only items were, and each would find its pages gone.  Freeing a large block, untouched, is
+    all it takes."""
+    np.empty((32 << 20) - (64 << 10), np.uint8)
+    return False
 
 
 def _nobody() -> None:
