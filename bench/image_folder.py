@@ -1,7 +1,8 @@
 """One line changed: ImageFolder with torchvision's transforms, `python -m bench.image_folder FOLDER`.
 
 torch's DataLoader at several numbers of workers against penstock.torch's DataLoader with everything else as it
-is.  Each run is a process of its own; contestants alternate, figures are medians.
+is.  Each run is a process of its own; contestants alternate, figures are medians.  Pictures that do not stand in
+a folder a class, as ImageFolder wants them, are linked into such folders first, 2,000 of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 
 import bench.torchvision_shim  # noqa: F401  (before torchvision)
+from bench.datasets import make_view
 from bench.python_grid import in_process
 from penstock.torch import DataLoader as OurLoader
 
@@ -48,16 +50,19 @@ def measure(kind: str, num_workers: Any, folder: str, seconds: float) -> dict[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.image_folder", description=__doc__)
-    parser.add_argument("folder", help="pictures, a folder a class")
+    parser.add_argument("folder", type=Path, help="pictures, a folder a class, or all in one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     contestants = [("penstock", "auto"), *(("torch", n) for n in TORCH_WORKERS)]
     runs: dict[tuple[str, Any], list[dict[str, Any]]] = {one: [] for one in contestants}
+    folder = options.folder
+    if not any(entry.is_dir() for entry in folder.iterdir()):
+        folder = make_view(folder, 2000).directory / "folder"
     for turn in range(options.rounds):
         for one in contestants[turn % 2 :] + contestants[: turn % 2]:
-            runs[one].append(in_process(measure, *one, options.folder, options.seconds))
+            runs[one].append(in_process(measure, *one, str(folder), options.seconds))
     found = {
         f"{kind} {n}": {
             what: statistics.median(r[what] for r in seen) for what in ("first", "later")

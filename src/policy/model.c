@@ -1,16 +1,6 @@
 /* model.c - what is needed follows from service times; what is done is tried.
  *
- * The plan, in closed form.  A sample costs a worker c seconds and its reading r seconds; the
- * loop takes a batch of B every `step` seconds when it never waits.
- *
- *     wanted rate   x = B / step, with a margin; at most what the cores bring, C / c
- *     workers       ceil(x c), at most C: more would only take turns
- *     reading       while r is small beside c, workers read for themselves: ceil(x (c + r))
- *                   else readers do: x r of them at once, on average (Little), and a margin
- *     ready batches 1 + ceil(p95 of a batch / step): those under way, and on top what keeps the
- *                   probability of running empty below 1 %: with a load of rho = m / step and
- *                   deviations of both sides, heavy traffic gives
- *                   ln(100) (dev_m^2 + dev_step^2) / (2 (step - m) step)
+ * The plan, in closed form, is in sizes.h.
  *
  * If the loop waits and the plan is above the present knobs, they go there at once; if it does
  * not, and the plan (with a larger margin) is below, they go down.  Either way that is a trial:
@@ -29,6 +19,7 @@
  * become slower, and that is its best from now on.
  */
 #include "policy/policies.h"
+#include "policy/sizes.h"
 
 #include <string.h>
 
@@ -60,7 +51,6 @@ enum {
     SMOOTH = 8,      /* periods */
     IS_A_JUMP = 3,   /* periods in a row, of a rate that has changed much */
     STAYS_NEW = 8,   /* periods in a row: then it is no chance */
-    MOST_READY = 16,
     MOST_STEP = 4,
     RECENT = 12,
     FIRST_READERS = 32
@@ -70,10 +60,8 @@ static const double waits = 0.03;     /* of the time: worth doing something abou
 static const double rests = 0.015;    /* the loop is the slower side */
 static const double margin = 1.15;    /* above the wanted rate */
 static const double spare = 1.3;      /* the margin when giving back: hysteresis */
-static const double queueing = 1.5;   /* times its best that reading may take and still count */
 static const double worth_it = 1.25;  /* times as many readers: less is not worth a trial */
-static const double reads_long = 0.3; /* of c: then readers read */
-static const double least_read_s = 2e-4;
+static const double still_there = 0.15; /* cores that other programs use */
 static const double idles = 0.02;   /* of the workers' time, waiting for room */
 static const double enough = 0.8;   /* of what was expected */
 static const double jump = 1.5;     /* times as much, or as little */
@@ -102,49 +90,10 @@ typedef struct memory {
     bool has_begun;  /* a batch was delivered: what the loop waits says something */
 } memory;
 
-typedef struct plan {
-    double workers, io, read_ahead, ready;
-} plan;
-
-/* Costs of a sample that comes, by its bytes; small differences are chance. */
-static double cost_ratio(const pen_policy_state *s)
+static pen__sizes make_plan(const memory *m, const pen_policy_state *s, double factor)
 {
-    const double ratio = fmin(fmax(pen__or(s->ahead_ratio, 1), 0.5), 2);
-    return fabs(ratio - 1) < 0.2 ? 1 : ratio;
-}
-
-/* NaN: not known. */
-static double ready_needed(const pen_policy_state *s, double compute_s, double workers)
-{
-    const double step = pen__or(s->step_s, 0), B = s->batch_samples;
-    if (!(step > 0) || isnan(s->batch_p95_s))
-        return NAN;
-    const double make = B * compute_s / fmax(workers, 1);
-    const double dev_make = fmax(sqrt(B) * pen__or(s->decode_cv, 0) * compute_s / fmax(workers, 1),
-                                 (s->batch_p95_s - pen__or(s->batch_s, 0)) / 1.645);
-    const double dev_step = pen__or(s->step_cv, 0) * step;
-    const double slack = fmax(step - make, 0.05 * step);
-    const double jitter =
-        log(100) * (dev_make * dev_make + dev_step * dev_step) / (2 * slack * step);
-    const double under_way = ceil(fmin(s->batch_p95_s / step, MOST_READY));
-    return fmin(1 + under_way + ceil(fmin(jitter, MOST_READY)), MOST_READY);
-}
-
-/* What is needed at `factor` times the rate of a loop that never waits. */
-static plan make_plan(const memory *m, const pen_policy_state *s, double factor)
-{
-    const double c = fmax(pen__compute_s(s) * cost_ratio(s), 1e-9);
-    const double r = fmin(pen__or(s->read_s, 0), queueing * m->best_read_s) * cost_ratio(s);
-    const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s * factor : INFINITY;
-    const double x = fmin(wanted, s->cores / c);
-    const double from_source = m->source_rate > 0 ? fmin(x, m->source_rate) : x;
-    const bool has_readers = r > reads_long * c && r > least_read_s;
-    plan p = {0};
-    p.workers = fmax(ceil(fmin(x * (has_readers ? c : c + r), s->cores) - 0.05), 1);
-    p.io = has_readers ? ceil(from_source * r * 1.25) + 1 : 0;
-    p.read_ahead = 2 * p.io;
-    p.ready = ready_needed(s, c, p.workers);
-    return p;
+    const pen__source_now source = {.best_read_s = m->best_read_s, .rate = m->source_rate};
+    return pen__size(s, &source, factor);
 }
 
 /* ---- holding back what did not pay ---- */
@@ -168,7 +117,7 @@ static bool is_new(memory *m)
     const bool is_other =
         differs(m->mean_compute_s, m->compute_s, by_chance) ||
         differs(m->mean_step_s, m->step_s, 1.25) ||
-        differs(fmax(m->best_read_s, least_read_s), fmax(m->read_s, least_read_s), 1.25);
+        differs(fmax(m->best_read_s, PEN__LEAST_READ_S), fmax(m->read_s, PEN__LEAST_READ_S), 1.25);
     m->n_new = is_other ? m->n_new + 1 : 0;
     return m->n_new >= STAYS_NEW;
 }
@@ -250,7 +199,7 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(m, s, margin);
+    const pen__sizes p = make_plan(m, s, margin);
     const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
     bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
@@ -276,7 +225,7 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(m, s, 1);
+    const pen__sizes p = make_plan(m, s, 1);
     const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
     const double twice = 2 * knobs->value[PEN_KNOB_READY_BATCHES]; /* batches are large: by steps */
     /* Room helps where threads wait for it, or where the mean is enough; not a source that is slow.
@@ -314,8 +263,10 @@ static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_kno
     const pen_knobs before = *knobs;
     const bool has_siblings = pen__or(s->ranks, 1) > 1;   /* ranks would outnumber each other */
     const double busy = pen__or(s->busy_cores, INFINITY); /* less: bytes are missing, not turns */
+    /* What a hypervisor takes, it takes from any number of threads. */
+    const bool are_here = pen__or(s->other_cores, 0) > still_there;
     /* All at once: of n rivals' turns the last steps gain too little to be told from chance. */
-    if (!m->has_rivals || has_siblings || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
+    if (!m->has_rivals || !are_here || has_siblings || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
         busy < 0.6 * knobs->value[PEN_KNOB_WORKERS] ||
         !move(table, knobs, PEN_KNOB_WORKERS, 2 * ceil(s->cores), true))
         return false;
@@ -340,7 +291,7 @@ static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_kn
                               pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(m, s, spare);
+    const pen__sizes p = make_plan(m, s, spare);
     bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, false);
     is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
     if (p.io > 0)
@@ -359,7 +310,7 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const plan p = make_plan(m, s, 1);
+    const pen__sizes p = make_plan(m, s, 1);
     if (isnan(p.ready) || knobs->value[PEN_KNOB_READY_BATCHES] <= p.ready + 1 ||
         !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready + 1, false))
         return false;
@@ -494,7 +445,7 @@ static void note_jump(memory *m, const pen_policy_state *s)
 static bool rivals_changed(memory *m, const pen_policy_state *s)
 {
     const double others = pen__or(s->other_cores, 0), steal = pen__or(s->steal, 0);
-    const bool is_there = others > (m->has_rivals ? 0.15 : 0.3) || steal > 0.1;
+    const bool is_there = others > (m->has_rivals ? still_there : 0.3) || steal > 0.1;
     m->n_other = is_there != m->has_rivals ? m->n_other + 1 : 0;
     if (m->n_other < (is_there ? 2 : STAYS_NEW))
         return false;

@@ -214,6 +214,20 @@ static void model_takes_no_ready_batches_of_which_nothing_is_known(void **state)
     assert_true(d.knobs.value[PEN_KNOB_READY_BATCHES] < 9); /* now something is */
 }
 
+static void model_does_not_try_to_outnumber_a_hypervisor(void **state)
+{
+    (void)state;
+    world w = usual();
+    driver d;
+    start(&d, "model", &w);
+    for (int i = 0; i < 300; i++) {
+        pen_policy_state s = look(&w, &d);
+        s.steal = i / 50 % 2 ? 0.3 : 0;
+        ask(&d, &s);
+        assert_true(d.knobs.value[PEN_KNOB_WORKERS] <= 2);
+    }
+}
+
 static void model_does_not_take_noise_for_a_new_world(void **state)
 {
     (void)state;
@@ -365,6 +379,7 @@ int main(void)
         cmocka_unit_test(model_restores_io_when_readers_go),
         cmocka_unit_test(model_outnumbers_rivals_only_while_that_pays),
         cmocka_unit_test(model_does_not_outnumber_its_own_ranks),
+        cmocka_unit_test(model_does_not_try_to_outnumber_a_hypervisor),
         cmocka_unit_test(model_leaves_pinned_knobs_alone),
         cmocka_unit_test(model_takes_the_first_wait_for_what_it_is),
         cmocka_unit_test(a_validation_between_epochs_changes_nothing),

@@ -1,0 +1,47 @@
+/* sizes.c - see sizes.h. */
+#include "policy/sizes.h"
+
+enum { MOST_READY = 16 };
+
+static const double queueing = 1.5;   /* times its best that reading may take and still count */
+static const double reads_long = 0.3; /* of c: then readers read */
+
+/* Costs of a sample that comes, by its bytes; small differences are chance. */
+static double cost_ratio(const pen_policy_state *s)
+{
+    const double ratio = fmin(fmax(pen__or(s->ahead_ratio, 1), 0.5), 2);
+    return fabs(ratio - 1) < 0.2 ? 1 : ratio;
+}
+
+/* NaN: not known. */
+static double ready_needed(const pen_policy_state *s, double compute_s, double workers)
+{
+    const double step = pen__or(s->step_s, 0), B = s->batch_samples;
+    if (!(step > 0) || isnan(s->batch_p95_s))
+        return NAN;
+    const double make = B * compute_s / fmax(workers, 1);
+    const double dev_make = fmax(sqrt(B) * pen__or(s->decode_cv, 0) * compute_s / fmax(workers, 1),
+                                 (s->batch_p95_s - pen__or(s->batch_s, 0)) / 1.645);
+    const double dev_step = pen__or(s->step_cv, 0) * step;
+    const double slack = fmax(step - make, 0.05 * step);
+    const double jitter =
+        log(100) * (dev_make * dev_make + dev_step * dev_step) / (2 * slack * step);
+    const double under_way = ceil(fmin(s->batch_p95_s / step, MOST_READY));
+    return fmin(1 + under_way + ceil(fmin(jitter, MOST_READY)), MOST_READY);
+}
+
+pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, double factor)
+{
+    const double c = fmax(pen__compute_s(s) * cost_ratio(s), 1e-9);
+    const double r = fmin(pen__or(s->read_s, 0), queueing * source->best_read_s) * cost_ratio(s);
+    const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s * factor : INFINITY;
+    const double x = fmin(wanted, s->cores / c);
+    const double from_source = source->rate > 0 ? fmin(x, source->rate) : x;
+    const bool has_readers = r > reads_long * c && r > PEN__LEAST_READ_S;
+    pen__sizes sizes = {0};
+    sizes.workers = fmax(ceil(fmin(x * (has_readers ? c : c + r), s->cores) - 0.05), 1);
+    sizes.io = has_readers ? ceil(from_source * r * 1.25) + 1 : 0;
+    sizes.read_ahead = 2 * sizes.io;
+    sizes.ready = ready_needed(s, c, sizes.workers);
+    return sizes;
+}

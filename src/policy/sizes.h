@@ -1,0 +1,36 @@
+/* sizes.h - how much of everything a loop needs, in closed form from service times.
+ *
+ * A sample costs a worker c seconds and its reading r seconds; the loop takes a batch of B every
+ * `step` seconds when it never waits.
+ *
+ *     wanted rate   x = B / step, with a margin; at most what the cores bring, C / c
+ *     workers       ceil(x c), at most C: more would only take turns
+ *     reading       while r is small beside c, workers read for themselves: ceil(x (c + r))
+ *                   else readers do: x r of them at once, on average (Little), and a margin
+ *     ready batches 1 + ceil(p95 of a batch / step): those under way, and on top what keeps the
+ *                   probability of running empty below 1 %: with a load of rho = m / step and
+ *                   deviations of both sides, heavy traffic gives
+ *                   ln(100) (dev_m^2 + dev_step^2) / (2 (step - m) step)
+ */
+#ifndef PEN_POLICY_SIZES_H
+#define PEN_POLICY_SIZES_H
+
+#include "policy/policies.h"
+
+#define PEN__LEAST_READ_S 2e-4 /* less is no reading worth the name */
+
+/* What is known of the source by now. */
+typedef struct pen__source_now {
+    double best_read_s; /* reading, while nobody queues */
+    double rate;        /* samples a second that it does not exceed; 0: not known */
+} pen__source_now;
+
+typedef struct pen__sizes {
+    double workers, io, read_ahead;
+    double ready; /* NaN: not known */
+} pen__sizes;
+
+/* What is needed at `factor` times the rate of a loop that never waits. */
+pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, double factor);
+
+#endif
