@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.adapt.entrants import MODEL, ORACLE, TORCH_WORKERS, Entrant, entrants
 from bench.adapt.measure import figures
-from bench.adapt.oracle import Effort, search
+from bench.adapt.oracle import Effort, best_workers, search
 from bench.adapt.runner import Knobs, Run, perform, schedule
 from bench.adapt.scenarios import SCENARIOS, Scenario
 from bench.adapt.verify import Reference, verify
@@ -103,14 +103,30 @@ class Bench:
         }
         self.report["scenarios"].append(stored)
         taking_part = self._entrants(scenario)
-        progress = Progress(2 + len(taking_part) * options.seeds)
         view = view_of(scenario, options)
+        if len(options.torch_workers) > 1:
+            taking_part = self._seek_workers(scenario, view, taking_part, stored)
+        progress = Progress(2 + len(taking_part) * options.seeds)
         best = self._seek(scenario, view, taking_part, stored, progress)
         if "skipped" not in stored:
             self._verify(scenario, view, taking_part, stored, progress)
             self._rounds(scenario, view, taking_part, best, stored, progress)
         progress.end()
         self._save()
+
+    def _seek_workers(
+        self,
+        scenario: Scenario,
+        view: Path | None,
+        taking_part: list[Entrant],
+        stored: dict[str, Any],
+    ) -> list[Entrant]:
+        """Of DataLoaders, only those with the best number of workers."""
+        theirs = [e for e in taking_part if e.workers is not None]
+        if not theirs:
+            return taking_part
+        kept, stored["torch_rates"] = best_workers(scenario, view, theirs)
+        return [e for e in taking_part if e not in theirs or e in kept]
 
     def _seek(
         self,
@@ -201,7 +217,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--report", type=Path, metavar="OUT", help="write the report, Markdown; else it is printed")
     add("--logs", type=Path, metavar="DIR", help="keep Penstock's decision logs")
     add(
-        "--from", dest="from_", type=Path, metavar="JSON", help="report on what was measured before"
+        "--from",
+        dest="from_",
+        type=Path,
+        nargs="+",
+        metavar="JSON",
+        help="report on what was measured before; scenarios of several files together",
     )
     add("--list", action="store_true", help="name scenarios and contestants, and stop")
     options = parser.parse_args(arguments)
@@ -218,6 +239,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Reports of one machine as one, scenarios in their usual order; of one measured twice, the later file counts."""
+    found = {stored["name"]: stored for report in reports for stored in report["scenarios"]}
+    ordered = [found[name] for name in SCENARIOS if name in found]
+    return {**reports[-1], "scenarios": ordered}
+
+
 def main() -> None:
     options = parse()
     if options.list:
@@ -226,7 +254,7 @@ def main() -> None:
             print(f"{scenario.name:10} {scenario.title}\n{'':10} {names}")
         return
     if options.from_:
-        report = json.loads(options.from_.read_text())
+        report = joined([json.loads(path.read_text()) for path in options.from_])
     else:
         bench = Bench(options)
         for name in options.only or SCENARIOS:

@@ -85,6 +85,10 @@ def scenario_text(stored: dict[str, Any]) -> list[str]:
         out.append(f"- {check.what}: {mark} ({check.told})")
     for phase, best in stored.get("oracle", {}).items():
         out.append(f"- oracle, {phase}: " + ", ".join(f"{k} {v:g}" for k, v in best.items()))
+    if stored.get("torch_rates"):
+        rates = stored["torch_rates"].items()
+        told = ", ".join(f"{n} {r:.0f}" if isinstance(r, float) else f"{n} {r}" for n, r in rates)
+        out.append(f"- samples/s of DataLoaders, a short run each: {told}")
     out += [f"- {name}: {why}" for name, why in stored.get("problems", {}).items()]
     return [*out, ""]
 

@@ -4,6 +4,8 @@ Penstock's knobs turn while it runs, so one process tries them all under a phase
 seconds: first a coarse grid, then around the best, then the best few again. Whatever is within 2 % of the best
 counts as equal, and of those the one with the fewest threads and batches is taken: a wasteful oracle would
 make waste look good.
+
+A DataLoader's number of workers is found likewise, but for all phases together: it cannot change while it runs.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from bench.adapt.entrants import ORACLE, Entrant
-from bench.adapt.measure import rate
-from bench.adapt.runner import Action, Knobs, Run, perform
+from bench.adapt.measure import figures, rate
+from bench.adapt.runner import Action, Knobs, Run, perform, schedule
 from bench.adapt.scenarios import Phase, Scenario
 
 _WORKERS, _READERS = (1, 2, 4), (0, 8, 32, 96)
@@ -161,3 +163,24 @@ def search(
             return {}, tried, one.problem
         best[phase.conditions] = found
     return best, tried, None
+
+
+_TORCH_NEAR = 0.95  # of the best: the next best number of workers takes part too
+_TORCH_SCALE = 0.25
+
+
+def best_workers(
+    scenario: Scenario, view: Path | None, candidates: list[Entrant]
+) -> tuple[list[Entrant], dict[str, float | str]]:
+    """The best of one short run each, and the second best if it is close; the rates, or what went wrong."""
+    short = scenario.once().scaled(min(1.0, _TORCH_SCALE * 20 / scenario.phases[0].seconds))
+    rates: dict[str, float | str] = {}
+    for entrant in candidates:
+        actions = tuple(schedule(short))
+        notes = perform(Run(short, entrant, 0, view, actions, short.seconds))
+        problem = notes.get("skipped") or notes.get("failed")
+        rates[entrant.name] = problem or float(figures(short, notes)["settled"])
+    known = {name: value for name, value in rates.items() if isinstance(value, float)}
+    best = sorted(known, key=lambda name: -known[name])[:2]
+    near = [name for name in best if known[name] >= _TORCH_NEAR * known[best[0]]]
+    return [e for e in candidates if e.name in near], rates

@@ -16,6 +16,8 @@ sys.path.insert(0, str(ROOT))
 
 from bench.adapt import measure, oracle  # noqa: E402
 from bench.adapt import mechanisms as stagecraft  # noqa: E402
+from bench.adapt.__main__ import joined  # noqa: E402
+from bench.adapt.entrants import Entrant  # noqa: E402
 from bench.adapt.mechanisms import Unavailable, slow_folder  # noqa: E402
 from bench.adapt.runner import schedule  # noqa: E402
 from bench.adapt.scenarios import ADAPTING_S, SCENARIOS, Phase, Scenario, spans  # noqa: E402
@@ -102,6 +104,32 @@ def test_neighbours_stay_in_range_and_differ():
     near = oracle.neighbours(oracle.knobs(1, 0, 4), oracle.Effort())
     assert oracle.knobs(1, 0, 4) not in near
     assert all(1 <= setting["workers"] <= 4 for setting in near)
+
+
+def test_of_data_loaders_the_best_take_part_and_those_as_good(monkeypatch):
+    rates = {"torch-1": 50.0, "torch-2": 97.0, "torch-4": 100.0, "torch-8": 96.0, "torch-16": None}
+
+    def perform(run):
+        rate = rates[run.entrant.name]
+        return {"rate": rate} if rate else {"failed": "ended: no memory"}
+
+    monkeypatch.setattr(oracle, "perform", perform)
+    monkeypatch.setattr(oracle, "figures", lambda scenario, notes: {"settled": notes["rate"]})
+    candidates = [Entrant(name, "", "main", 1) for name in rates]
+    kept, told = oracle.best_workers(TWO, None, candidates)
+    assert [e.name for e in kept] == ["torch-2", "torch-4"]
+    assert told == {**rates, "torch-16": "ended: no memory"}
+    rates["torch-2"] = 90.0
+    assert [e.name for e in oracle.best_workers(TWO, None, candidates)[0]] == ["torch-4", "torch-8"]
+    assert oracle.best_workers(TWO, None, candidates[-1:])[0] == []
+
+
+def test_reports_are_joined_in_the_usual_order_and_the_later_counts():
+    earlier = {"date": "a", "scenarios": [{"name": "quota"}, {"name": "cpu", "runs": 1}]}
+    later = {"date": "b", "scenarios": [{"name": "cpu", "runs": 2}]}
+    report = joined([earlier, later])
+    assert report["date"] == "b"
+    assert report["scenarios"] == [{"name": "cpu", "runs": 2}, {"name": "quota"}]
 
 
 def test_statistics_agree_with_known_values():
