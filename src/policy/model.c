@@ -56,16 +56,16 @@ enum {
     FIRST_READERS = 32
 };
 
-static const double waits = 0.03;     /* of the time: worth doing something about */
-static const double rests = 0.015;    /* the loop is the slower side */
-static const double margin = 1.15;    /* above the wanted rate */
-static const double spare = 1.3;      /* the margin when giving back: hysteresis */
-static const double worth_it = 1.25;  /* times as many readers: less is not worth a trial */
+static const double waits = 0.03;       /* of the time: worth doing something about */
+static const double rests = 0.015;      /* the loop is the slower side */
+static const double margin = 1.15;      /* above the wanted rate */
+static const double spare = 1.3;        /* the margin when giving back: hysteresis */
+static const double worth_it = 1.25;    /* times as many readers: less is not worth a trial */
 static const double still_there = 0.15; /* cores that other programs use */
-static const double idles = 0.02;   /* of the workers' time, waiting for room */
-static const double enough = 0.8;   /* of what was expected */
-static const double jump = 1.5;     /* times as much, or as little */
-static const double forget = 1.005; /* a period, of what the source gives */
+static const double idles = 0.02;       /* of the workers' time, waiting for room */
+static const double enough = 0.8;       /* of what was expected */
+static const double jump = 1.5;         /* times as much, or as little */
+static const double forget = 1.005;     /* a period, of what the source gives */
 
 typedef struct memory {
     pen__measure base; /* with the present knobs */
@@ -266,7 +266,8 @@ static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_kno
     /* What a hypervisor takes, it takes from any number of threads. */
     const bool are_here = pen__or(s->other_cores, 0) > still_there;
     /* All at once: of n rivals' turns the last steps gain too little to be told from chance. */
-    if (!m->has_rivals || !are_here || has_siblings || knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
+    if (!m->has_rivals || !are_here || has_siblings ||
+        knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
         busy < 0.6 * knobs->value[PEN_KNOB_WORKERS] ||
         !move(table, knobs, PEN_KNOB_WORKERS, 2 * ceil(s->cores), true))
         return false;
