@@ -13,7 +13,7 @@ import torch
 from torch.utils import data
 
 from penstock.torch import DataLoader
-from penstock.workers.meter import Meter, Sums
+from penstock.workers.meter import Meter, Recent, Sums
 from penstock.workers.settings import AHEAD_BYTES, Settings
 from penstock.workers.tuner import Tuner
 
@@ -432,3 +432,14 @@ def test_batches_that_sleep_in_the_callers_process_do_not_compute() -> None:
         stats = loader.stats()
     # All but the first, before which nobody knew; and the kernel counts time on a core in ticks.
     assert stats["sleep_ns"] >= 19 * 2_000_000
+
+
+def test_the_last_times_are_kept_oldest_first():
+    recent = Recent(4)
+    assert list(recent) == [] and len(recent) == 0
+    for value in range(10, 13):
+        recent.append(value)
+    assert list(recent) == [10, 11, 12] and len(recent) == 3
+    for value in range(13, 20):
+        recent.append(value)
+    assert list(recent) == [16, 17, 18, 19] and len(recent) == 4

@@ -10,7 +10,9 @@ waited for, and is no batch.  One thread at a time counts; any may look.
 
 import itertools
 import time
+from array import array
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _RECENT_SECONDS = 10
@@ -73,15 +75,35 @@ class Change(NamedTuple):
     after: int
 
 
+class Recent:
+    """The last of some numbers, oldest first.  Held as numbers: objects that live for a while among
+    the many that do not would keep whole pages of theirs."""
+
+    def __init__(self, size: int = _TIMES) -> None:
+        self._values = array("q", bytes(8 * size))
+        self._count = 0
+
+    def append(self, value: int) -> None:
+        self._values[self._count % len(self._values)] = value
+        self._count += 1
+
+    def __len__(self) -> int:
+        return min(self._count, len(self._values))
+
+    def __iter__(self) -> Iterator[int]:
+        begin = self._count - len(self)
+        return (self._values[i % len(self._values)] for i in range(begin, self._count))
+
+
 class Meter:
     """Counts.  begin() and end() stand around next(); the pool calls made() in between."""
 
     def __init__(self) -> None:
         self.first_ns = 0  # the wait for the very first batch, which is no part of the sums
         self.changes: deque[Change] = deque(maxlen=16)
-        self.waits: deque[int] = deque(maxlen=_TIMES)
-        self.steps: deque[int] = deque(maxlen=_TIMES)
-        self.makes: deque[int] = deque(maxlen=_TIMES)
+        self.waits = Recent()
+        self.steps = Recent()
+        self.makes = Recent()
         self._sums = [0] * len(Sums._fields)
         self._trail: deque[tuple[int, Sums]] = deque(maxlen=_TRAIL + 1)
         self._came = self._left = 0

@@ -13,6 +13,7 @@ import array
 import contextlib
 import errno
 import io
+import mmap
 import os
 import pickle
 import socket
@@ -51,7 +52,8 @@ class Incoming:
 
     def __init__(self, end: socket.socket) -> None:
         self.end = end
-        self._room = memoryview(bytearray(_ROOM))
+        # Pages come with the first message that needs them, and most are short.
+        self._room = memoryview(mmap.mmap(-1, _ROOM, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     def receive(self, flags: int = 0) -> tuple[bytearray, list[int], bool] | None:
         """(message, descriptors, whether some were lost); None at the end.
