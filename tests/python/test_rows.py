@@ -2,6 +2,7 @@
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -176,7 +177,31 @@ def a_slice_of_an_array_kept(index: int) -> np.ndarray:
     return KEPT[-1][:]
 
 
-ALIASES = [one_buffer, one_array, a_view, one_tuple, kept_for_later, a_view_kept_for_later]
+STORAGE = torch.UntypedStorage(SIDE * SIDE * 4)
+
+
+def one_storage(index: int) -> torch.Tensor:
+    return torch.empty(0).set_(STORAGE, 0, (SIDE, SIDE)).fill_(index)
+
+
+def a_storage_kept(index: int) -> torch.Tensor:
+    for old in KEPT:
+        old.fill_(0)
+    item = tensor(index)
+    KEPT.append(item.untyped_storage())
+    return item
+
+
+ALIASES = [
+    one_storage,
+    a_storage_kept,
+    one_buffer,
+    one_array,
+    a_view,
+    one_tuple,
+    kept_for_later,
+    a_view_kept_for_later,
+]
 ALIASES += [weakly_kept, seen_as_an_array, of_an_array_kept, an_array_kept]
 ALIASES += [a_slice_of_an_array_kept]
 
@@ -228,7 +253,24 @@ def tensor_then_text(index: int) -> Any:
     return tensor(index) if index < 2 else "text"
 
 
-@pytest.mark.parametrize("make", [shapes_differ, arrays_shapes_differ, objects, tensor_then_text])
+def sparse(index: int) -> torch.Tensor:
+    return tensor(index).to_sparse()
+
+
+def dense_and_sparse(index: int) -> Any:
+    return tensor(index), sparse(index)
+
+
+def nested(index: int) -> torch.Tensor:
+    return torch.nested.nested_tensor([tensor(index), tensor(index)[:2]])
+
+
+NO_BATCHES = [shapes_differ, arrays_shapes_differ, objects, tensor_then_text]
+NO_BATCHES += [sparse, dense_and_sparse, nested]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("make", NO_BATCHES, ids=lambda make: make.__name__)
 def test_what_cannot_be_stacked_fails_as_in_torch(make: Any) -> None:
     with pytest.raises((RuntimeError, TypeError)) as torchs:
         default_collate([make(index) for index in range(4)])
@@ -246,12 +288,40 @@ def test_kinds_that_differ_are_promoted_as_in_torch() -> None:
     assert_same(batch, default_collate([make(index) for index in range(4)]))
 
 
-def test_another_collation_of_tensors_is_not_gone_round(monkeypatch: Any) -> None:
+@pytest.mark.parametrize("kind", [torch.Tensor, np.ndarray, tuple, list, dict])
+def test_another_collation_is_not_gone_round_whenever_it_is_taught(
+    kind: type, monkeypatch: Any
+) -> None:
     from torch.utils.data._utils import collate
 
-    taught = {**collate.default_collate_fn_map, torch.Tensor: lambda batch, **_: len(batch)}
+    workers = Workers(Job(Makes(lambda i: (tensor(i), i)), default_collate), 0)
+    assert type(next(workers.epoch([Batch([0, 1])]))) is list
+    how = stacking()
+    taught = {**collate.default_collate_fn_map, kind: lambda batch, **_: len(batch)}
     monkeypatch.setattr(collate, "default_collate_fn_map", taught)
-    assert Stacking.of(default_collate, Slabs().room) is None
+    assert not how.is_in_force()
+    found = next(workers.epoch([Batch([0, 1])]))
+    assert_same(found, default_collate([(tensor(0), 0), (tensor(1), 1)]))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_batch_may_be_detached_in_place(num_workers: int) -> None:
+    workers = Workers(
+        Job(Makes(lambda i: (tensor(i), torch.ones(3))), default_collate), num_workers
+    )
+    for part in next(workers.epoch([Batch([0, 1])])):
+        part.detach_()
+    workers.close()
+
+
+@pytest.mark.parametrize("make", [tensor, float])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_batch_sampler_may_name_items_in_any_collection(make: Any, num_workers: int) -> None:
+    workers = Workers(Job(Makes(make), default_collate), num_workers)
+    batches = [Batch(deque([2, 1, 0])), Batch({3: "", 5: ""}, 1), Batch((4,), 2)]
+    for found, indices in zip(workers.epoch(batches), ([2, 1, 0], [3, 5], [4]), strict=True):
+        assert_same(found, default_collate([make(index) for index in indices]))
+    workers.close()
 
 
 def test_another_collate_is_not_gone_round() -> None:
@@ -322,6 +392,19 @@ def test_a_slab_that_is_too_many_is_given_up() -> None:
     for _ in range(20):
         slabs.room(4096)
     assert len(slabs._slabs) == 1
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 5, 12])
+@pytest.mark.parametrize("n_kept", [0, 1, 3])
+def test_slabs_are_used_again_however_many_parts_an_item_has(n_parts: int, n_kept: int) -> None:
+    slabs, kept, seen = Slabs(), [], set()
+    for number in range(30):
+        batch = [slabs.room(4096) for _ in range(n_parts)]
+        if number >= 5:
+            seen.update(address(room) for room in batch)
+        kept = [*kept, batch][-n_kept:] if n_kept else []
+        del batch
+    assert len(seen) <= n_parts * (n_kept + 1)
 
 
 def test_threads_never_get_one_slab_together() -> None:

@@ -274,3 +274,17 @@ def test_an_interrupt_in_a_batch_made_inline_does_not_look_like_the_end() -> Non
             next(stream)
     finally:
         workers.close()
+
+
+@pytest.mark.parametrize("n_batches", [12, 20, 30, 40, 100])
+def test_a_trial_ends_also_where_epochs_are_short(n_batches: int) -> None:
+    """Sleeping batches from a server that serves eight at once."""
+    tuner = Tuner(4)
+    for _ in range(60):
+        tuner.begin(0.01)
+        for _ in range(n_batches):
+            period = 0.1 / min(tuner.n_workers, 8)
+            slept = round(0.1e9 * max(1, tuner.n_workers / 8))
+            tuner.observe(period, period, period, (slept, 10_000_000, 0), 1000)
+        tuner.end()
+    assert tuner.n_workers <= 8

@@ -116,6 +116,50 @@ def test_a_generator_loaded_only_by_an_item_is_seeded_as_well(run_python: Any) -
     assert own != own_again, "the caller's own generator was left seeded"
 
 
+ONLY_LOADED = """
+import sys, numpy
+from penstock.workers import Batch, ItemSeeding, Job, Workers
+
+class Counts:
+    n = 0
+    def __getitem__(self, index):
+        import numpy.random
+        self.n += 1
+        return self.n
+
+assert "numpy.random" not in sys.modules, "or this shows nothing"
+for n_workers in 1, 0:
+    workers = Workers(Job(Counts(), seeding=ItemSeeding(3)), n_workers)
+    print(list(workers.epoch([Batch([0, 1], 0), Batch([2, 3], 1)])))
+    workers.close()
+"""
+
+
+def test_a_batch_that_only_loads_a_generator_is_made_once(run_python: Any) -> None:
+    assert run_python(ONLY_LOADED).stdout.split("\n")[:2] == ["[[1, 2], [3, 4]]"] * 2
+
+
+DRAWN_AT_START = """
+import sys, numpy
+from penstock.workers import Batch, ItemSeeding, Job, Workers
+
+class Drawn:
+    def __getitem__(self, index):
+        return self.x
+
+def init(worker):
+    data.x = numpy.random.rand()
+
+data = Drawn()
+assert "numpy.random" not in sys.modules, "or this shows nothing"
+print(list(Workers(Job(data, worker_init=init, seeding=ItemSeeding(3)), 1).epoch([Batch([0])])))
+"""
+
+
+def test_what_a_worker_draws_when_it_begins_is_the_same_each_time(run_python: Any) -> None:
+    assert run_python(DRAWN_AT_START).stdout == run_python(DRAWN_AT_START).stdout
+
+
 @pytest.mark.parametrize("n_workers", [1, 2])
 def test_a_lost_worker_of_torchs_seeding_is_an_error_for_good(n_workers: int) -> None:
     """Also one that was killed between two batches: a new one would draw what was drawn."""

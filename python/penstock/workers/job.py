@@ -96,24 +96,24 @@ class MapFetcher:
     def _items(self, batch: Batch, reseed: Reseed | None) -> tuple[list[Any], Rows | None]:
         """All items, and the batch that parts of them stand in already, if any do."""
         items: list[Any] = []
-        rows: Rows | None = None
+        places = enumerate(batch.indices)  # a batch sampler may give any collection
         n_items = len(batch.indices)
-        if self._stacking is not None and n_items:
+        if self._stacking is not None and n_items and self._stacking.is_in_force():
             rows = Rows(self._stacking, n_items)
-            items.append(rows.take(self._item(batch, 0, reseed)))
-            if rows.is_in_use:
-                for place in range(1, n_items):
-                    items.append(rows.take(self._item(batch, place, reseed)))
+            for place, index in places:
+                items.append(rows.take(self._item(batch, place, index, reseed)))
+                if not rows.is_in_use:
+                    break
+            else:
                 return items, rows
         if reseed is None:
             dataset = self.job.dataset
-            items += [dataset[index] for index in batch.indices[len(items) :]]
+            items += [dataset[index] for _, index in places]
         else:
-            items += [self._item(batch, place, reseed) for place in range(len(items), n_items)]
+            items += [self._item(batch, place, index, reseed) for place, index in places]
         return items, None
 
-    def _item(self, batch: Batch, place: int, reseed: Reseed | None) -> Any:
-        index = batch.indices[place]
+    def _item(self, batch: Batch, place: int, index: Any, reseed: Reseed | None) -> Any:
         if reseed is not None:
             reseed(index, batch.occurrences[place] if batch.occurrences else 0)
         return self.job.dataset[index]

@@ -14,6 +14,7 @@ from penstock.workers.arena import Writer
 from penstock.workers.board import Board
 from penstock.workers.failure import Failure
 from penstock.workers.job import Job
+from penstock.workers.seeding import sources
 from penstock.workers.wire import Incoming, Packed, pack, send_result
 
 _PR_SET_PDEATHSIG = 1
@@ -80,6 +81,8 @@ class Worker:
 
     def _begin(self) -> None:
         worker = self._place.worker
+        if self._job.worker_init is not None:
+            sources(is_complete=True)  # it may draw from any
         seed = self._job.seeding.start(worker)
         if torch := sys.modules.get("torch"):
             _introduce_to_torch(torch, self._job, self._place, seed, self._writer)

@@ -22,8 +22,8 @@ import numpy as np
 from penstock.workers.arena import Bytes
 
 _LARGE = 64 << 10  # bytes of a tensor; what is smaller gains nothing
-_PATIENCE = 3  # batches that leave a slab over before it is given up
-_WATCHED = 8  # slabs in use that may come back; a caller who keeps every batch keeps its own
+_PATIENCE = 3  # times that all in use were asked for anew and one was left over: it is given up
+_WATCHED = 64  # slabs in use that may come back; a caller who keeps every batch keeps its own
 
 Room = Callable[[int], Bytes]
 
@@ -50,34 +50,40 @@ class Stacking:
         self.torch = torch
         self._module = module
         self.room = room
-        self._counts = self._holders(torch.empty(1))
+        self._counts = self._holders(torch.empty(1, device="cpu"))
 
     @classmethod
     def of(cls, collate: Any, room: Room) -> "Stacking | None":
-        """None unless `collate` is torch's own, and nobody taught it other arrays."""
+        """None unless `collate` is torch's own."""
         torch = sys.modules.get("torch")
         module = sys.modules.get("torch.utils.data._utils.collate")
         if torch is None or module is None or collate is not module.default_collate:
-            return None
-        taught = module.default_collate_fn_map
-        stack = taught.get(torch.Tensor)
-        is_plain = stack is module.collate_tensor_fn or hasattr(stack, "is_penstocks")
-        if not is_plain or taught.get(np.ndarray) is not module.collate_numpy_array_fn:
             return None
         try:
             return cls(torch, module, room)
         except AttributeError:  # a torch that does not tell who holds a tensor
             return None
 
+    def is_in_force(self) -> bool:
+        """Unless somebody taught default_collate other ways with what is looked at here."""
+        taught = self._module.default_collate_fn_map
+        stack = taught.get(self.torch.Tensor)
+        if stack is not self._module.collate_tensor_fn and not hasattr(stack, "is_penstocks"):
+            return False
+        if taught.get(np.ndarray) is not self._module.collate_numpy_array_fn:
+            return False
+        return not any(kind in taught for kind in (tuple, list, dict))
+
     def is_sole(self, leaf: Any) -> bool:
         """Whether nobody sees this memory but who holds `leaf`; and it is stacked as it is."""
-        if leaf.nbytes < _LARGE or weakref.getweakrefcount(leaf):
+        if weakref.getweakrefcount(leaf):
             return False
         if type(leaf) is np.ndarray:
-            is_own = leaf.flags.owndata and leaf.flags.c_contiguous
+            is_own = leaf.nbytes >= _LARGE and leaf.flags.owndata and leaf.flags.c_contiguous
             return is_own and leaf.dtype.kind in "biuf" and leaf.dtype.isnative
-        is_plain = leaf.layout is self.torch.strided and leaf.device.type == "cpu"
-        if not is_plain or leaf.requires_grad or leaf.is_quantized or leaf.__dict__:
+        if leaf.is_nested or leaf.layout is not self.torch.strided or leaf.nbytes < _LARGE:
+            return False
+        if leaf.device.type != "cpu" or leaf.requires_grad or leaf.is_quantized or leaf.__dict__:
             return False
         if leaf.is_conj() or leaf.is_neg() or not leaf.is_contiguous():
             return False
@@ -86,7 +92,8 @@ class Stacking:
     def _holders(self, tensor: Any) -> tuple[Any, ...]:
         storage = tensor.untyped_storage()
         holders = self.torch._C._storage_Use_Count(storage._cdata)
-        return tensor._use_count(), holders, storage.resizable(), storage.is_shared()
+        seen = sys.getrefcount(storage)  # one wrapper a storage: a dataset may keep it
+        return tensor._use_count(), holders, seen, storage.resizable(), storage.is_shared()
 
     def collate(self, items: list[Any], rows: "Rows") -> Any:
         functions = dict(self._module.default_collate_fn_map)
@@ -163,7 +170,7 @@ class Rows:
         except TypeError:  # torch has no such numbers
             return False
         room = self._stacking.room(leaf.nbytes * self._n_items)
-        batch = torch.from_numpy(room).view(like.dtype).view(self._n_items, *leaf.shape)
+        batch = torch.from_numpy(room).view(like.dtype).view(self._n_items, *leaf.shape).detach()
         self._batches[batch.data_ptr()] = batch
         # All at once: made one by one they would stand where the item before them stood, and
         # the next would not fit there.
@@ -172,8 +179,12 @@ class Rows:
 
     def whole(self, tensors: Any) -> Any:
         """The batch whose rows these are, all of them; None: there is none."""
-        if any(type(tensor) is not self._stacking.torch.Tensor for tensor in tensors):
-            return None
+        torch = self._stacking.torch
+        for tensor in tensors:
+            if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided:
+                return None
+            if tensor.is_nested:
+                return None
         batch = self._batches.get(tensors[0].data_ptr())
         if batch is None or len(tensors) != len(batch):
             return None
@@ -194,7 +205,7 @@ class Slabs:
         self._lock = threading.Lock()
         self._is_new = True
         self._slabs: list[tuple[mmap.mmap, Callable[[], Bytes | None]]] = []
-        self._spared = 0  # batches in a row that left a slab over
+        self._spared = 0  # rooms in a row that left a slab over
 
     def room(self, size: int) -> Bytes:
         with self._lock:
@@ -207,7 +218,7 @@ class Slabs:
             else:
                 free.remove(found)
             self._spared = self._spared + 1 if free else 0
-            if self._spared >= _PATIENCE:
+            if self._spared >= _PATIENCE * (1 + len(busy)):
                 self._spared = 0
                 free.pop()
             array = np.frombuffer(found, np.uint8)

@@ -116,6 +116,10 @@ class Source(Protocol):
         """Differs after any draw."""
         ...
 
+    def is_fresh(self) -> bool:
+        """Whether it shows that nobody drew from it since it was loaded."""
+        ...
+
     def seed(self, seed: int) -> None: ...
     def save(self) -> Any: ...
     def restore(self, state: Any) -> None: ...
@@ -147,6 +151,9 @@ class _Python:
         *words, index = inner.getstate()[1]
         if self._memory.read() != struct.pack("i624I", index, *words):
             self._memory = None
+
+    def is_fresh(self) -> bool:
+        return False
 
     def mark(self) -> Any:
         if self._memory is not None:
@@ -189,6 +196,9 @@ class _NumPy:
             )
             self._memory = (_Memory(address, 4 * 625), _Memory(id(inner) + cached, 16))
 
+    def is_fresh(self) -> bool:
+        return bool(self._words) and self.mark() == [0x80000000, 623, 0]  # as NumPy makes it
+
     def mark(self) -> Any:
         if self._words:
             return [word.value for word in self._words]
@@ -228,6 +238,9 @@ class _Torch:
 
     def __init__(self, torch: Any) -> None:
         self._generator = torch.default_generator
+
+    def is_fresh(self) -> bool:
+        return False
 
     def mark(self) -> Any:
         state = self._generator.get_state()  # of uint8
@@ -346,8 +359,8 @@ class _ItemGuard(Guard):
             self._saved += [(source, source.save()) for source in more if source not in known]
 
     def _appeared(self, before: list[Source]) -> list[Source]:
-        """Generators loaded since: nothing says that they have not been used."""
-        return [source for source in sources() if source not in before]
+        """Generators loaded since, unless it shows that they have not been used."""
+        return [s for s in sources() if s not in before and not s.is_fresh()]
 
     def _run_later(self, make: Make, epoch: int) -> Any:
         """Seed those that are used; look once at the others."""

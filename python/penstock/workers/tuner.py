@@ -108,10 +108,11 @@ class Tuner:
 
     def begin(self, spent: float) -> None:
         """An epoch's workers were asked for, which took so long."""
-        self._epoch = _Stretch()
+        before, self._epoch = self._epoch.count, _Stretch()
         self._epoch.spent = spent
         if not self._is_settled:  # short epochs are looked at together, without their beginnings
-            self._skip = 2 * self.n_workers
+            usual = 2 * self.n_workers
+            self._skip = min(usual, before // 2) if before else usual  # something must be left
 
     def end(self) -> None:
         """An epoch is over.  A short one may be over before processes are of any use."""

@@ -206,7 +206,7 @@ def rebuild_tensor(
     if not len(memoryview(buffer)):
         return torch.empty(shape, dtype=dtype)
     tensor = torch.frombuffer(buffer, dtype=dtype)
-    return tensor.view(shape) if strides is None else tensor.as_strided(shape, strides)
+    return (tensor.view(shape) if strides is None else tensor.as_strided(shape, strides)).detach()
 
 
 # Results as messages
