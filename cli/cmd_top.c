@@ -23,8 +23,11 @@ static const char help[] =
     "knobs and the policy's decisions.  q or Ctrl-C ends it.\n\n"
     "A process number finds loaders with a policy; HOST:PORT those that were given\n"
     "metrics=\"HOST:PORT\" or PENSTOCK_METRICS.\n\n"
-    "  --once   print one frame and end (also when the output is no terminal)\n"
-    "  --json   print the status as it comes, and end\n";
+    "  --set KNOB=N   turn a knob of a running loader and pin it; KNOB=auto: the policy\n"
+    "                 may turn it again.  PID only; may be given more than once\n"
+    "  --loader L     which loader, where a process has several\n"
+    "  --once         print one frame and end (also when the output is no terminal)\n"
+    "  --json         print the status as it comes, and end\n";
 
 static volatile sig_atomic_t is_over, is_resized;
 
@@ -149,20 +152,50 @@ static int watch(const char *target, json_t *status)
     return EXIT_FAILED;
 }
 
-int cmd_top(int argc, char **argv)
+/* Add NAME=VALUE to what is asked for; false if it is neither. */
+static bool add_wish(char wishes[TOP_WISHES_CAP], const char *text)
 {
-    static const struct option options[] = {{"once", no_argument, NULL, 'o'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {0}};
-    bool is_once = !isatty(STDOUT_FILENO), is_json = false;
-    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;)
-        switch (c) {
+    const size_t name = strspn(text, "abcdefghijklmnopqrstuvwxyz_"), len = strlen(wishes);
+    if (name == 0 || text[name] != '=' || !text[name + 1] ||
+        text[name + 1 + strspn(text + name + 1, "0123456789.abcdefghijklmnopqrstuvwxyz-")])
+        return false;
+    const int n = snprintf(wishes + len, TOP_WISHES_CAP - len, "%s%s", len ? "&" : "", text);
+    return (size_t)n < TOP_WISHES_CAP - len;
+}
+
+typedef struct choices {
+    bool is_once, is_json;
+    char wishes[TOP_WISHES_CAP];
+    const char *target;
+} choices;
+
+/* -1: go on. */
+static int read_options(int argc, char **argv, choices *c)
+{
+    static const struct option options[] = {
+        {"once", no_argument, NULL, 'o'},      {"json", no_argument, NULL, 'j'},
+        {"set", required_argument, NULL, 's'}, {"loader", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},      {0}};
+    char loader[32];
+    bool is_good = true;
+    for (int o; is_good && (o = getopt_long(argc, argv, "h", options, NULL)) != -1;)
+        switch (o) {
         case 'o':
-            is_once = true;
+            c->is_once = true;
             break;
         case 'j':
-            is_json = true;
+            c->is_json = true;
+            break;
+        case 's':
+            is_good = strncmp(optarg, "loader=", 7) != 0 && add_wish(c->wishes, optarg);
+            if (!is_good)
+                cli_complain("--set takes KNOB=N or KNOB=auto, not '%s'", optarg);
+            break;
+        case 'l':
+            snprintf(loader, sizeof loader, "loader=%.20s", optarg);
+            is_good = add_wish(c->wishes, loader);
+            if (!is_good)
+                cli_complain("--loader takes a number, not '%s'", optarg);
             break;
         case 'h':
             fputs(help, stdout);
@@ -170,19 +203,31 @@ int cmd_top(int argc, char **argv)
         default:
             return EXIT_USAGE;
         }
+    if (!is_good)
+        return EXIT_USAGE;
     if (optind + 1 != argc) {
         fputs(help, stderr);
         return EXIT_USAGE;
     }
+    c->target = argv[optind];
+    return -1;
+}
+
+int cmd_top(int argc, char **argv)
+{
+    choices c = {.is_once = !isatty(STDOUT_FILENO)};
     char why[TOP_WHY_CAP] = "";
-    json_t *status = top_fetch(argv[optind], why);
+    const int code = read_options(argc, argv, &c);
+    if (code >= 0)
+        return code;
+    json_t *status = *c.wishes ? top_turn(c.target, c.wishes, why) : top_fetch(c.target, why);
     if (!status) {
         cli_complain("%s", why);
         return EXIT_FAILED;
     }
-    if (!is_once && !is_json)
-        return watch(argv[optind], status);
-    if (is_json) {
+    if (!c.is_once && !c.is_json)
+        return watch(c.target, status);
+    if (c.is_json) {
         json_dumpf(status, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
         fputc('\n', stdout);
     } else {

@@ -11,13 +11,15 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { TOP_WHY_CAP = 512 };
+enum { TOP_WHY_CAP = 512, TOP_WISHES_CAP = 1024 };
 
 /* ---- top_fetch.c ---- */
 
 /* Ask `target`, a process number or HOST:PORT, for its /status.json.  A new reference, or NULL
  * with the reason in `why`. */
 json_t *top_fetch(const char *target, char why[TOP_WHY_CAP]);
+/* Have a process turn knobs: "loader=0&workers=3&io=auto".  Its status afterwards, or NULL. */
+json_t *top_turn(const char *target, const char *wishes, char why[TOP_WHY_CAP]);
 /* The JSON in an HTTP response; NULL if it is none, or no status. */
 json_t *top_parse(const char *response, size_t len, char why[TOP_WHY_CAP]);
 

@@ -1,4 +1,4 @@
-/* top_fetch.c - one HTTP request to a loader's process. */
+/* top_fetch.c - one HTTP request to a loader's process: to know how it is, or to turn its knobs. */
 #include "top.h"
 
 #include "cli.h"
@@ -144,6 +144,10 @@ json_t *top_parse(const char *response, size_t len, char why[TOP_WHY_CAP])
     json_t *status = NULL;
     if (!body || len < 12 || memcmp(response, "HTTP/1.", 7) != 0) {
         snprintf(why, TOP_WHY_CAP, "what answers does not speak HTTP");
+    } else if (memcmp(response + 8, " 400", 4) == 0 || memcmp(response + 8, " 404", 4) == 0) {
+        snprintf(why, TOP_WHY_CAP, "%.*s", (int)(len - (size_t)(body - response) - 4), body + 4);
+        for (char *at = why; *at; at++) /* it is foreign, and may go to a terminal */
+            *at = (unsigned char)*at < ' ' || (unsigned char)*at > '~' ? ' ' : *at;
     } else if (memcmp(response + 8, " 200", 4) != 0) {
         snprintf(why, TOP_WHY_CAP, "the answer is%.4s: %s", response + 8,
                  memcmp(response + 8, " 403", 4) == 0 ? "the process is another user's"
@@ -160,21 +164,42 @@ json_t *top_parse(const char *response, size_t len, char why[TOP_WHY_CAP])
     return status;
 }
 
-json_t *top_fetch(const char *target, char why[TOP_WHY_CAP])
+static bool is_process_number(const char *target)
 {
-    static const char request[] = "GET /status.json HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    const bool is_number = *target && strspn(target, "0123456789") == strlen(target);
-    int fd = is_number ? connect_process(target, why) : connect_address(target, why);
+    return *target && strspn(target, "0123456789") == strlen(target);
+}
+
+/* One request, and the status that answers it. */
+static json_t *ask(const char *target, const char *request, char why[TOP_WHY_CAP])
+{
+    int fd =
+        is_process_number(target) ? connect_process(target, why) : connect_address(target, why);
     if (fd < 0)
         return NULL;
     json_t *status = NULL;
     char *bytes = NULL;
     size_t len = 0;
-    if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) != (ssize_t)(sizeof request - 1))
+    if (send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
         snprintf(why, TOP_WHY_CAP, "%s closed the connection", target);
     else if ((bytes = receive(fd, &len, why)) != NULL)
         status = top_parse(bytes, len, why);
     free(bytes);
     close(fd);
     return status;
+}
+
+json_t *top_fetch(const char *target, char why[TOP_WHY_CAP])
+{
+    return ask(target, "GET /status.json HTTP/1.0\r\nHost: localhost\r\n\r\n", why);
+}
+
+json_t *top_turn(const char *target, const char *wishes, char why[TOP_WHY_CAP])
+{
+    char request[TOP_WISHES_CAP + 64];
+    if (!is_process_number(target)) {
+        snprintf(why, TOP_WHY_CAP, "knobs are turned by a process number, not by an address");
+        return NULL;
+    }
+    snprintf(request, sizeof request, "PUT /knobs?%s HTTP/1.0\r\nHost: localhost\r\n\r\n", wishes);
+    return ask(target, request, why);
 }

@@ -2,6 +2,7 @@
  *
  *     GET /metrics       OpenMetrics of all loaders that share the address
  *     GET /status.json   what `penstock top` shows
+ *     PUT /knobs         turns knobs (serve_knobs.c); on the local socket only
  *
  * libmicrohttpd speaks HTTP, in one thread for an address.  The first loader that wants an
  * address begins its server, the last one that leaves ends it: MHD_stop_daemon, which joins.
@@ -187,6 +188,21 @@ static enum MHD_Result answer_with(const pen__server *server, struct MHD_Connect
     return result;
 }
 
+/* Knobs are turned by who may do anything else to the process as well, not by the network. */
+static enum MHD_Result turn_knobs(const pen__server *server, struct MHD_Connection *connection)
+{
+    pen_error err = {0};
+    pthread_mutex_lock(&list);
+    int rc = pen__serve_turn(connection, server->loaders, server->n, &err);
+    pthread_mutex_unlock(&list);
+    if (rc == 0)
+        return answer_with(server, connection, pen__status_write_all, "application/json");
+    const unsigned status = rc == PEN_EINVAL      ? MHD_HTTP_BAD_REQUEST
+                            : rc == PEN_ENOTFOUND ? MHD_HTTP_NOT_FOUND
+                                                  : MHD_HTTP_INTERNAL_SERVER_ERROR;
+    return refuse(connection, status, err.text);
+}
+
 static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *upload,
                               size_t *upload_len, void **state)
@@ -196,6 +212,8 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, cons
     if (server->is_local ? !is_our_user(connection)
                          : server->is_loopback && !is_host_plain(connection))
         return refuse(connection, MHD_HTTP_FORBIDDEN, "not for you\n");
+    if (server->is_local && strcmp(method, MHD_HTTP_METHOD_PUT) == 0 && strcmp(url, "/knobs") == 0)
+        return turn_knobs(server, connection);
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET it\n");
     if (strcmp(url, "/metrics") == 0)

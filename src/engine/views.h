@@ -34,6 +34,14 @@ void pen__text_add_number(pen__text *text, double value);
 /* Move a text into a caller's buffer, and end it.  Its length, PEN_ENOSPC or PEN_ENOMEM. */
 int64_t pen__text_move(pen__text *text, char *dst, size_t dst_cap);
 
+/* ---- serve_knobs.c ---- */
+
+struct MHD_Connection;
+/* Turn knobs of one of these loaders as a request says: PEN_EINVAL or PEN_ENOTFOUND with the
+ * reason, or what pen_loader_set_knobs gives. */
+int pen__serve_turn(struct MHD_Connection *connection, const pen_loader *const *loaders, int n,
+                    pen_error *err);
+
 /* ---- serve.c ---- */
 
 /* Answer at an address: "HOST:PORT", NULL for what PENSTOCK_METRICS says, "off" for nowhere.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "engine/loader_impl.h"
 #include "loading.h"
 #include "openmetrics.h"
 
@@ -455,10 +456,88 @@ static void nothing_is_left(void **state)
     assert_int_equal(pen__mem_live(), live);
 }
 
+static double knob_of(const pen_loader *loader, pen_knob knob, bool *is_pinned)
+{
+    pen_knobs knobs = {.struct_size = sizeof knobs};
+    pen_knob_info info;
+    assert_int_equal(pen_loader_get_knobs(loader, &knobs), 0);
+    assert_int_equal(pen_loader_knob(loader, (int)knob, &info), 0);
+    *is_pinned = info.is_pinned;
+    return knobs.value[knob];
+}
+
+static void knobs_are_turned_by_the_local_socket_only(void **state)
+{
+    (void)state;
+    bool is_pinned;
+    pen_loader *loader = served("127.0.0.1:0");
+    uint64_t hash = 0;
+    take(loader, 2, &hash); /* with the first batch it answers locally */
+    assert_int_equal(ask(connect_to(port_of(loader)), "PUT /knobs?workers=2 HTTP/1.0"), 405);
+    const double before = knob_of(loader, PEN_KNOB_READ_AHEAD, &is_pinned);
+    assert_int_equal(
+        ask(connect_locally(getpid()), "PUT /knobs?read_ahead=5&io=3&workers=2 HTTP/1.0"), 200);
+    json_t *status = json_loads(body(), 0, NULL);
+    assert_non_null(status);
+    json_decref(status);
+    assert_true(before != 5 && knob_of(loader, PEN_KNOB_READ_AHEAD, &is_pinned) == 5 && is_pinned);
+    assert_true(knob_of(loader, PEN_KNOB_WORKERS, &is_pinned) == 2 && is_pinned);
+    assert_int_equal(ask(connect_locally(getpid()), "PUT /knobs?read_ahead=auto HTTP/1.0"), 200);
+    knob_of(loader, PEN_KNOB_READ_AHEAD, &is_pinned);
+    assert_false(is_pinned);
+    pen_loader_free(loader);
+}
+
+static void wishes_that_cannot_be_met_turn_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *words;
+        int status;
+        const char *why;
+    } cases[] = {
+        {"workers=2&nonsense=1", 400, "no knob 'nonsense'"},
+        {"workers=", 400, "a number or auto"},
+        {"workers", 400, "a number or auto"},
+        {"workers=2x", 400, "a number or auto"},
+        {"workers=nan", 400, "a number or auto"},
+        {"workers=2&io=1e9", 400, "io"},
+        {"workers=-1", 400, "workers"},
+        {"", 400, "no knob is named"},
+        {"loader=0", 400, "no knob is named"},
+        {"loader=99&workers=2", 404, "no loader 99"},
+        {"loader=&workers=2", 404, "no loader"},
+        {"loader=0x&workers=2", 404, "no loader 0x"},
+    };
+    bool is_pinned;
+    pen_loader *loader = served("127.0.0.1:0");
+    uint64_t hash = 0;
+    take(loader, 2, &hash);
+    const double before = knob_of(loader, PEN_KNOB_WORKERS, &is_pinned);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[128], words[64];
+        snprintf(words, sizeof words, "%s", cases[i].words);
+        if (strcmp(words, "loader=0") == 0) /* its number depends on the loaders before */
+            snprintf(words, sizeof words, "loader=%lld", (long long)loader->number);
+        snprintf(line, sizeof line, "PUT /knobs?%s HTTP/1.0", words);
+        assert_int_equal(ask(connect_locally(getpid()), line), cases[i].status);
+        assert_non_null(strstr(body(), cases[i].why));
+        assert_true(knob_of(loader, PEN_KNOB_WORKERS, &is_pinned) == before);
+    }
+    pen_loader *other = served("127.0.0.1:0");
+    take(other, 2, &hash);
+    assert_int_equal(ask(connect_locally(getpid()), "PUT /knobs?workers=2 HTTP/1.0"), 400);
+    assert_non_null(strstr(body(), "there are 2 loaders"));
+    pen_loader_free(loader);
+    pen_loader_free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_and_status_are_served),
+        cmocka_unit_test(knobs_are_turned_by_the_local_socket_only),
+        cmocka_unit_test(wishes_that_cannot_be_met_turn_nothing),
         cmocka_unit_test(strange_host_names_are_refused),
         cmocka_unit_test(loaders_share_an_address_until_the_last_leaves),
         cmocka_unit_test(a_taken_port_leads_to_the_next),

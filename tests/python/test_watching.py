@@ -114,6 +114,28 @@ def test_top_finds_a_process_by_its_number(loader):
     assert status["pid"] == os.getpid()
 
 
+def test_top_turns_knobs_of_a_running_process(loader):
+    here = str(os.getpid())
+    done = top("--set", "ready_batches=5", "--set", "read_ahead=7", "--once", here)
+    assert done.returncode == 0, done.stderr
+    assert loader.knobs.ready_batches == 5 and loader.knobs.read_ahead == 7
+    knobs = json.loads(top("--json", "--set", "read_ahead=auto", here).stdout)["loaders"][0][
+        "knobs"
+    ]
+    assert knobs["ready_batches"]["pinned"] and not knobs["read_ahead"]["pinned"]
+    for words, why in (
+        (("--set", "speed=9"), "there is no knob 'speed'"),
+        (("--set", "workers=9999"), "workers"),
+        (("--set", "workers=2", "--loader", "77777"), "there is no loader 77777"),
+    ):
+        done = top(*words, here)
+        assert done.returncode == 1 and why in done.stderr
+    assert "by a process number" in top("--set", "workers=2", loader.address).stderr
+    for words in ("workers", "=2", "workers=", "workers=2 3", "workers=2&io=3", "loader=1"):
+        assert top("--set", words, here).returncode == 2
+    assert loader.knobs.ready_batches == 5
+
+
 def test_top_speaks_ascii_where_it_must(loader):
     done = top("--once", loader.address, LC_ALL="C")
     assert done.stdout.isascii() and "#" in done.stdout
