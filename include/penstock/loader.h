@@ -63,7 +63,8 @@ typedef struct pen_loader_opts {
     const char *ledger_path; /* JSONL of bad samples, appended; NULL: none */
     int32_t workers;         /* threads; 0 runs inline in pen_loader_next; -1: one a usable core,
                                 or what the policy finds */
-    int32_t ready_batches;   /* batches under way or waiting, default 3 */
+    int32_t ready_batches;   /* batches under way or waiting; 0: two, and more where a batch has
+                                fewer than two samples a thread */
     int64_t memory_budget;   /* bytes; 0: a quarter of what the cgroup or the machine allows */
     const pen_mix *mixes;    /* one of them is done to each batch; copied */
     int32_t n_mixes;         /* default 0: none, and labels stay numbers */

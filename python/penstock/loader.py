@@ -37,7 +37,7 @@ FED = 3
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
 MAX_WORKERS, MAX_BATCH, MAX_READY, MAX_WORLD = 256, 2**20, 1024, 2**20  # as the C library's
-PREFETCH = 3  # batches, where the policy begins
+PREFETCH = 0  # where the policy begins: the core chooses by threads and batch size
 PIN_READY = 1 << 1  # the bit of ready_batches in PEN_KNOBS
 POLICIES = ("fixed", "rules", "hillclimb", "model")
 INT32_MAX = 2**31 - 1
@@ -186,7 +186,7 @@ class Loader(Engine):
     max_bad        bad samples tolerated before an error all the same
     ledger         a file to which a line of JSON is added for each bad sample
     memory_budget  bytes, or text such as "2GiB"; a hard limit that slows the loader
-    prefetch       batches under way or ready, as many as you say; None begins with 3, and
+    prefetch       batches under way or ready, as many as you say; None begins with 2, and
                    the policy finds how many are needed
     policy         who turns loader.knobs: "model" (from service times, each change tried),
                    "hillclimb", "rules", or "fixed" (nobody).  Never changes a batch

@@ -35,7 +35,6 @@ void pen_loader_opts_init(pen_loader_opts *opts)
     opts->world_size = 1;
     opts->max_bad = 1000;
     opts->workers = -1;
-    opts->ready_batches = 3;
     opts->use_index = 1;
     opts->period_ms = 100;
 }
@@ -74,13 +73,22 @@ static const char *check(const pen_loader_opts *o)
         return "on_error 'skip' would give ranks unequal batches: use replace";
     if (o->workers < -1 || o->workers > PEN_MAX_WORKERS)
         return "workers must be -1 (one a core) to 256";
-    if (o->ready_batches < 1 || o->ready_batches > MAX_READY)
-        return "ready batches must be 1 to 1024";
+    if (o->ready_batches < 0 || o->ready_batches > MAX_READY)
+        return "ready batches must be 1 to 1024, or 0 (as many as threads keep busy)";
     if (o->max_bad < 0 || o->memory_budget < 0 || o->index_max_bytes < 0)
         return "max_bad, memory_budget and index_max_bytes must not be negative";
     if (o->period_ms < 1 || o->period_ms > MAX_PERIOD_MS)
         return "period_ms must be 1 to 60000";
     return NULL;
+}
+
+/* One that is being finished, and two samples a thread beyond it, so that nobody waits for the
+ * slowest sample of a batch.  More would only take memory; a policy adds them where they help. */
+static int32_t usual_ready(const pen_loader_opts *o)
+{
+    const int64_t beyond = 2 * (int64_t)(o->workers > 0 ? o->workers : 1);
+    const int64_t n = 1 + (beyond + o->batch_size - 1) / o->batch_size;
+    return n < MAX_READY ? (int32_t)n : MAX_READY;
 }
 
 /* Share the budget out: slabs get at most half (but one always), idle decoders a little
@@ -253,6 +261,8 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
         loader->opts.workers = pen__limit_cores();
     else
         loader->opts.pinned_knobs |= UINT64_C(1) << PEN_KNOB_WORKERS;
+    if (loader->opts.ready_batches == 0)
+        loader->opts.ready_batches = usual_ready(&loader->opts);
     if (loader->opts.memory_budget == 0)
         loader->opts.memory_budget = pen__limit_memory() / 4;
     set_stream(loader);

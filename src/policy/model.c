@@ -312,8 +312,7 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
 {
     const pen_knobs before = *knobs;
     const pen__sizes p = make_plan(m, s, 1);
-    if (isnan(p.ready) || knobs->value[PEN_KNOB_READY_BATCHES] <= p.ready + 1 ||
-        !move(table, knobs, PEN_KNOB_READY_BATCHES, p.ready + 1, false))
+    if (isnan(p.least_ready) || !move(table, knobs, PEN_KNOB_READY_BATCHES, p.least_ready, false))
         return false;
     begin(m, FEWER_READY, &before, PEN__GIVES_BACK);
     pen__reason(reason, "the loop is the slower side: try %g ready batches",

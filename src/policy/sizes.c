@@ -13,21 +13,39 @@ static double cost_ratio(const pen_policy_state *s)
     return fabs(ratio - 1) < 0.2 ? 1 : ratio;
 }
 
-/* NaN: not known. */
-static double ready_needed(const pen_policy_state *s, double compute_s, double workers)
+/* Batches that keep the probability of running empty below 1 %, beyond those under way. */
+static double ready_for_jitter(const pen_policy_state *s, double compute_s, double workers)
 {
-    const double step = pen__or(s->step_s, 0), B = s->batch_samples;
-    if (!(step > 0) || isnan(s->batch_p95_s))
-        return NAN;
-    const double make = B * compute_s / fmax(workers, 1);
-    const double dev_make = fmax(sqrt(B) * pen__or(s->decode_cv, 0) * compute_s / fmax(workers, 1),
+    const double step = s->step_s, B = s->batch_samples;
+    const double make = B * compute_s / workers;
+    const double dev_make = fmax(sqrt(B) * pen__or(s->decode_cv, 0) * compute_s / workers,
                                  (s->batch_p95_s - pen__or(s->batch_s, 0)) / 1.645);
     const double dev_step = pen__or(s->step_cv, 0) * step;
     const double slack = fmax(step - make, 0.05 * step);
     const double jitter =
         log(100) * (dev_make * dev_make + dev_step * dev_step) / (2 * slack * step);
-    const double under_way = ceil(fmin(s->batch_p95_s / step, MOST_READY));
-    return fmin(1 + under_way + ceil(fmin(jitter, MOST_READY)), MOST_READY);
+    return ceil(fmin(jitter, MOST_READY));
+}
+
+/* `batch_s` is what a batch takes from its first sample to its last. */
+static double ready_needed(const pen_policy_state *s, double batch_s, double for_jitter)
+{
+    const double under_way = ceil(fmin(batch_s / s->step_s, MOST_READY));
+    return fmin(1 + under_way + for_jitter, MOST_READY);
+}
+
+static void size_ready(pen__sizes *sizes, const pen_policy_state *s, double c, double r)
+{
+    const double B = s->batch_samples;
+    /* Alone: a batch that is in no hurry takes longer, and the more so the more are under way. */
+    const double alone = sizes->io > 0 ? ceil(B / sizes->io) * r + B * c / sizes->workers
+                                       : B * (c + r) / sizes->workers;
+    sizes->ready = sizes->least_ready = NAN;
+    if (!(s->step_s > 0) || isnan(s->batch_p95_s))
+        return;
+    const double for_jitter = ready_for_jitter(s, c, sizes->workers);
+    sizes->ready = ready_needed(s, s->batch_p95_s, for_jitter);
+    sizes->least_ready = ready_needed(s, fmin(alone, s->batch_p95_s), for_jitter);
 }
 
 pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, double factor)
@@ -42,6 +60,6 @@ pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, d
     sizes.workers = fmax(ceil(fmin(x * (has_readers ? c : c + r), s->cores) - 0.05), 1);
     sizes.io = has_readers ? ceil(from_source * r * 1.25) + 1 : 0;
     sizes.read_ahead = 2 * sizes.io;
-    sizes.ready = ready_needed(s, c, sizes.workers);
+    size_ready(&sizes, s, c, r);
     return sizes;
 }

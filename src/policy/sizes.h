@@ -11,6 +11,7 @@
  *                   probability of running empty below 1 %: with a load of rho = m / step and
  *                   deviations of both sides, heavy traffic gives
  *                   ln(100) (dev_m^2 + dev_step^2) / (2 (step - m) step)
+ *                   at least: with what a batch takes alone, B c / workers and its reading
  */
 #ifndef PEN_POLICY_SIZES_H
 #define PEN_POLICY_SIZES_H
@@ -27,7 +28,8 @@ typedef struct pen__source_now {
 
 typedef struct pen__sizes {
     double workers, io, read_ahead;
-    double ready; /* NaN: not known */
+    double ready;       /* NaN: not known */
+    double least_ready; /* if no batch is kept under way longer than it must; NaN likewise */
 } pen__sizes;
 
 /* What is needed at `factor` times the rate of a loop that never waits. */

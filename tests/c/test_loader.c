@@ -7,6 +7,8 @@
 #include "base/cpu.h"
 #include "base/mem.h"
 #include "lines.h"
+#include <penstock/knobs.h>
+
 #include "loading.h"
 
 static uint64_t epoch_hash(const pen_loader_opts *o)
@@ -35,6 +37,25 @@ static void any_number_of_workers_gives_the_same_bytes(void **state)
             o.ready_batches = ready;
             assert_true(epoch_hash(&o) == want);
         }
+}
+
+static void batches_ready_at_first_keep_all_threads_busy(void **state)
+{
+    (void)state;
+    static const struct {
+        int workers, batch, ready, want;
+    } cases[] = {{2, 32, 0, 2}, {0, 1, 0, 3}, {1, 2, 0, 2},
+                 {8, 8, 0, 3},  {8, 3, 0, 7}, {2, 1, 9, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        pen_loader_opts o = options(cases[i].workers);
+        pen_knobs knobs = {.struct_size = sizeof knobs};
+        o.batch_size = cases[i].batch;
+        o.ready_batches = cases[i].ready;
+        pen_loader *loader = open_loader(&o);
+        assert_int_equal(pen_loader_get_knobs(loader, &knobs), 0);
+        assert_int_equal((int)knobs.value[PEN_KNOB_READY_BATCHES], cases[i].want);
+        pen_loader_free(loader);
+    }
 }
 
 static void a_budget_that_throttles_gives_the_same_bytes(void **state)
@@ -514,6 +535,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_workers_gives_the_same_bytes),
+        cmocka_unit_test(batches_ready_at_first_keep_all_threads_busy),
         cmocka_unit_test(a_budget_that_throttles_gives_the_same_bytes),
         cmocka_unit_test(every_operation_keeps_the_law),
         cmocka_unit_test(three_resumes_in_a_row_cut_anywhere_go_on_exactly),

@@ -63,7 +63,7 @@ static void metrics_say_what_the_statistics_say(void **state)
     }
     assert_true(value(loader, "penstock_stage_seconds", ",stage=\"decode\",quantile=\"0.99\"") > 0);
     assert_true(value(loader, "penstock_knob_pinned", ",knob=\"workers\"") == 1);
-    assert_true(value(loader, "penstock_knob", ",knob=\"ready_batches\"") == 3);
+    assert_true(value(loader, "penstock_knob", ",knob=\"ready_batches\"") == 2);
     assert_true(value(loader, "penstock_policy_info", ",policy=\"fixed\"") == 1);
     pen_loader_free(loader);
 }
