@@ -102,18 +102,18 @@ _BANDS = ({"bytes_per_s": 60 * MB}, {"bytes_per_s": 15 * MB})
 SCENARIOS: dict[str, Scenario] = {
     s.name: s
     for s in (
-        Scenario("cpu", "steady, bound by the processor", (Phase(20),), step_ms=10),
+        Scenario("cpu", "steady, bound by the processor", (Phase(20),), step_ms=4),
         Scenario("latency", "a source with 30 ms latency", (Phase(20, open_ms=30),), step_ms=60),
         Scenario("bandwidth", "a source of 30 MB/s", (Phase(20, bytes_per_s=30 * MB),), step_ms=20),
         Scenario("consumer", "a slow consumer, 120 ms a batch", (Phase(20),), step_ms=120),
-        Scenario("hog", "a CPU hog that comes and goes", _turns(15, {}, {"hogs": 1}), step_ms=10),
+        Scenario("hog", "a CPU hog that comes and goes", _turns(15, {}, {"hogs": 1}), step_ms=4),
         Scenario("changing", "bandwidth that changes every 20 s", _turns(20, *_BANDS), step_ms=30),
-        Scenario("cold", "cold page cache", (Phase(20),), step_ms=10, keeps_cold=True),
+        Scenario("cold", "cold page cache", (Phase(20),), step_ms=4, keeps_cold=True),
         Scenario(
             "quota",
             "a CPU quota that comes and goes",
             _turns(15, {}, {"cpu_quota": 1.0}),
-            step_ms=10,
+            step_ms=4,
         ),
         Scenario("sleepy", "Python items that sleep", (Phase(20),), "sleepy", 10, batch_size=16),
         Scenario("heavy", "Python items that compute", (Phase(20),), "heavy", 10, batch_size=16),
