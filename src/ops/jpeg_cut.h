@@ -2,11 +2,11 @@
  *
  * Ordinary files (jpeg_frame.h) are cut in the compressed domain: the bits of the MCUs that the
  * window's pixels depend on are copied as they are, and only DC differences whose predecessor has
- * changed are coded anew.  Nothing is decoded to pixels and nothing is lost: the window decoded from
- * the cut is the window decoded from the file, byte for byte.
+ * changed are coded anew.  Nothing is decoded to pixels and nothing is lost: the window decoded
+ * from the cut is the window decoded from the file, byte for byte.
  *
- * What is in the cut beside the window is not the file's: blocks that no pixel of the window depends
- * on are flat.
+ * What is in the cut beside the window is not the file's: blocks that no pixel of the window
+ * depends on are flat.
  */
 #ifndef PEN_OPS_JPEG_CUT_H
 #define PEN_OPS_JPEG_CUT_H
@@ -32,7 +32,8 @@ void pen__jpeg_cutter_free(pen__jpeg_cutter *cutter);
  *
  * marks: an entry of jpeg_marks.h, or NULL, 0; the result is the same, sooner.
  *
- * Never reads past src + len nor writes past dst + dst_cap, whatever the input.  Allocates nothing. */
+ * Never reads past src + len nor writes past dst + dst_cap, whatever the input.  Allocates nothing.
+ */
 int64_t pen__jpeg_cut(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len, pen__rect window,
                       const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
                       pen__rect *kept);

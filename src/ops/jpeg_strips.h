@@ -47,6 +47,8 @@ typedef struct pen__jpeg_strips {
     uint8_t *upsampled[2];            /* a row of chroma at full resolution, each */
     int32_t n_columns, n_strips;      /* of the image, in MCUs */
     int32_t first_column, end_column; /* wanted */
+    int32_t first_strip, end_strip;   /* wanted */
+    int32_t n_strips_read;            /* as far as libjpeg would */
     int32_t next_row;                 /* to be written */
     pen__jpeg_plane group;            /* rows of pixels on their way to a sink */
     int n_slots;                      /* blocks in `coefs` */

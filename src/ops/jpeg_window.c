@@ -18,13 +18,14 @@
  * begins again without them.
  *
  * How far to parse.  Not only as far as pixels need, but as far as libjpeg would,
- * because a file that ends before that is an error there.  See n_strips_read().
+ * because a file that ends before that is an error there.  See jpeg_need.c.
  */
 #include "ops/jpeg_window.h"
 
 #include <string.h>
 
 #include "ops/jpeg_guess.h"
+#include "ops/jpeg_need.h"
 #include "ops/jpeg_strips.h"
 
 typedef pen__jpeg_strips strips;
@@ -99,46 +100,16 @@ static void place(strips *s, uint8_t *scratch)
 
 /* --- what is wanted --- */
 
-/* Columns of MCUs that hold the window and a chroma sample to each side. */
-static void set_columns(strips *s)
+static void set_need(strips *s)
 {
-    const pen__rect *w = &s->job->window;
-    int h = s->frame.mcu_h;
-    int32_t first = w->x / h, last = (w->x + w->w - 1) / h, margin = h - 1;
-    int32_t edge = div_up(s->frame.width, h) - 1;
-    first = first > margin ? first - margin : 0;
-    last = last + margin < edge ? last + margin : edge;
-    s->n_columns = div_up(s->frame.width, 8 * h);
-    s->first_column = first / 8;
-    s->end_column = last / 8 + 1;
-}
-
-static int32_t first_strip(const strips *s)
-{
-    int32_t y = s->job->window.y;
-    bool looks_up = s->frame.mcu_v == 2 && y % 2 == 0 && y > 0;
-    return (looks_up ? y - 1 : y) / (8 * s->frame.mcu_v);
-}
-
-/* Strips after this one hold nothing that the window needs. */
-static int32_t end_of_wanted(const strips *s)
-{
-    int32_t last = last_row(s);
-    bool looks_down = s->frame.mcu_v == 2 && last % 2 == 1;
-    int32_t end = (looks_down ? last + 1 : last) / (8 * s->frame.mcu_v) + 1;
-    return end < s->n_strips ? end : s->n_strips;
-}
-
-/* As many as libjpeg reads for the window.  Where chroma has half the rows, it upsamples
- * rows in twos and asks for the next strip before the last two of a strip.  A grey
- * file's strips come in groups of its vertical sampling factor. */
-static int32_t n_strips_read(const strips *s)
-{
-    int32_t last = last_row(s), height = 8 * s->frame.mcu_v;
-    int32_t end = div_up(last / height + 1, s->frame.group_v) * s->frame.group_v;
-    if (s->frame.mcu_v == 2 && last % height >= height - 2)
-        end++;
-    return end < s->n_strips ? end : s->n_strips;
+    const pen__jpeg_need need = pen__jpeg_need_of(&s->frame, s->job->window);
+    s->n_columns = need.n_columns;
+    s->n_strips = need.n_strips;
+    s->first_column = need.first_column;
+    s->end_column = need.end_column;
+    s->first_strip = need.first_strip;
+    s->end_strip = need.end_strip;
+    s->n_strips_read = need.n_read;
 }
 
 /* --- blocks to samples --- */
@@ -391,7 +362,7 @@ static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
 
 static int decode_strips(strips *s)
 {
-    int32_t first = first_strip(s), wanted = end_of_wanted(s), n = n_strips_read(s);
+    int32_t first = s->first_strip, wanted = s->end_strip, n = s->n_strips_read;
     int32_t known = s->marks->n_rows;
     bool needs_end = last_row(s) == s->frame.height - 1 && !s->marks->is_complete;
     s->next_row = s->job->window.y;
@@ -435,7 +406,7 @@ static pen__jpeg_guess_job guess_job(const strips *s, const pen__jpeg_window *ow
                                  .tables = own->count_tables,
                                  .cancel = s->job->cancel,
                                  .count = count_mcus,
-                                 .n_rows = n_strips_read(s),
+                                 .n_rows = s->n_strips_read,
                                  .min_piece = PEN__JPEG_GUESS_MIN_PIECE};
 }
 
@@ -488,8 +459,7 @@ int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, u
     s.kernels = pen__jpeg_kernels_get();
     s.marks = &own->marks;
     s.room = own->room;
-    s.n_strips = div_up(s.frame.height, 8 * s.frame.mcu_v);
-    set_columns(&s);
+    set_need(&s);
     place(&s, scratch);
     int rc = own->n_known > 0 ? decode_marked(&s, own, GIVEN) : PEN__JPEG_DECLINED;
     if (rc == PEN__JPEG_DECLINED)

@@ -71,6 +71,27 @@ static const jpeg_kind sampled_kinds[] = {
 };
 enum { N_SAMPLED_KINDS = sizeof sampled_kinds / sizeof sampled_kinds[0] };
 
+/* Files of all kinds that our own decoder takes. */
+static const jpeg_kind ordinary_kinds[] = {
+    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
+    {.name = "grey, 2x2", .channels = 1, .sampling = {0x22}, .as = JCS_GRAYSCALE},
+    {.name = "grey, 1x3, restarts",
+     .channels = 1,
+     .sampling = {0x13},
+     .as = JCS_GRAYSCALE,
+     .restart_mcus = 2},
+    COLOUR("4:4:4", 0x11, .is_optimised = true),
+    COLOUR("4:4:4, restarts", 0x11, .restart_mcus = 5),
+    COLOUR("4:2:2", 0x21, .is_optimised = true),
+    COLOUR("4:2:2, restarts", 0x21, .restart_mcus = 1),
+    COLOUR("4:4:0", 0x12, .is_optimised = true),
+    COLOUR("4:4:0, restarts", 0x12, .restart_rows = 1),
+    COLOUR("4:2:0", 0x22, .is_optimised = true),
+    COLOUR("4:2:0, plain tables", 0x22, .is_optimised = false),
+    COLOUR("4:2:0, restarts", 0x22, .restart_mcus = 2),
+};
+enum { N_ORDINARY_KINDS = sizeof ordinary_kinds / sizeof ordinary_kinds[0] };
+
 static inline void set_scans(struct jpeg_compress_struct *cinfo, jpeg_scan_info *scans)
 {
     for (int c = 0; c < cinfo->num_components; c++)

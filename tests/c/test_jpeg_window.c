@@ -5,26 +5,6 @@
 #include "base/digest.h"
 #include "base/mem.h"
 
-static const jpeg_kind ours[] = {
-    {.name = "grey", .channels = 1, .sampling = {0x11}, .as = JCS_GRAYSCALE},
-    {.name = "grey, 2x2", .channels = 1, .sampling = {0x22}, .as = JCS_GRAYSCALE},
-    {.name = "grey, 1x3, restarts",
-     .channels = 1,
-     .sampling = {0x13},
-     .as = JCS_GRAYSCALE,
-     .restart_mcus = 2},
-    COLOUR("4:4:4", 0x11, .is_optimised = true),
-    COLOUR("4:4:4, restarts", 0x11, .restart_mcus = 5),
-    COLOUR("4:2:2", 0x21, .is_optimised = true),
-    COLOUR("4:2:2, restarts", 0x21, .restart_mcus = 1),
-    COLOUR("4:4:0", 0x12, .is_optimised = true),
-    COLOUR("4:4:0, restarts", 0x12, .restart_rows = 1),
-    COLOUR("4:2:0", 0x22, .is_optimised = true),
-    COLOUR("4:2:0, plain tables", 0x22, .is_optimised = false),
-    COLOUR("4:2:0, restarts", 0x22, .restart_mcus = 2),
-};
-enum { N_OURS = sizeof ours / sizeof ours[0] };
-
 /* A decoder of each way. */
 typedef struct pair {
     pen__decoder *own, *library;
@@ -98,15 +78,16 @@ static void ordinary_files_of_all_sizes_are_decoded_exactly_and_by_us(void **sta
     static const int qualities[] = {1, 30, 75, 95, 100};
     pair *p = *state;
     uint64_t dice = 21;
-    for (int k = 0; k < N_OURS; k++)
+    for (int k = 0; k < N_ORDINARY_KINDS; k++)
         for (int i = 0; i < 120; i++) {
             int most = i % 10 == 9 ? 200 : 40;
             int w = roll_between(&dice, 1, most), h = roll_between(&dice, 1, most);
-            uint8_t *px = make_picture(w, h, ours[k].channels, (uint64_t)i);
-            file f = encode_jpeg(&ours[k], px, w, h, qualities[i % 5]);
+            uint8_t *px = make_picture(w, h, ordinary_kinds[k].channels, (uint64_t)i);
+            file f = encode_jpeg(&ordinary_kinds[k], px, w, h, qualities[i % 5]);
             int64_t before = n_own(p);
-            check_windows(p, f, w, h, 12, &dice, ours[k].name);
-            bool is_narrow = w <= 4 && ours[k].channels == 3 && ours[k].sampling[0] >> 4 == 2;
+            check_windows(p, f, w, h, 12, &dice, ordinary_kinds[k].name);
+            bool is_narrow = w <= 4 && ordinary_kinds[k].channels == 3 &&
+                             ordinary_kinds[k].sampling[0] >> 4 == 2;
             assert_int_equal(n_own(p) - before, is_narrow ? 0 : 2 * 13);
             free(px), free(f.data);
         }
@@ -118,15 +99,15 @@ static void windows_at_every_edge_are_exact(void **state)
     static const int sides[] = {1, 2, 7, 8, 9, 14, 15, 16, 17, 30, 31, 32, 33};
     enum { W = 50, H = 46, N = sizeof sides / sizeof sides[0] };
     pair *p = *state;
-    for (int k = 0; k < N_OURS; k++) {
-        uint8_t *px = make_picture(W, H, ours[k].channels, 4);
-        file f = encode_jpeg(&ours[k], px, W, H, 90);
+    for (int k = 0; k < N_ORDINARY_KINDS; k++) {
+        uint8_t *px = make_picture(W, H, ordinary_kinds[k].channels, 4);
+        file f = encode_jpeg(&ordinary_kinds[k], px, W, H, 90);
         for (int i = 0; i < N; i++)
             for (int j = 0; j < N; j++) {
                 int a = sides[i], b = sides[j];
-                check_alike(p, f, (pen__rect){a, b, W - a, H - b}, ours[k].name);
-                check_alike(p, f, (pen__rect){0, 0, a, b}, ours[k].name);
-                check_alike(p, f, (pen__rect){a, b, 1, 1}, ours[k].name);
+                check_alike(p, f, (pen__rect){a, b, W - a, H - b}, ordinary_kinds[k].name);
+                check_alike(p, f, (pen__rect){0, 0, a, b}, ordinary_kinds[k].name);
+                check_alike(p, f, (pen__rect){a, b, 1, 1}, ordinary_kinds[k].name);
             }
         free(px), free(f.data);
     }
@@ -138,15 +119,15 @@ static void harsh_pictures_are_exact(void **state)
     enum { W = 70, H = 60 };
     pair *p = *state;
     uint64_t dice = 6;
-    for (int k = 0; k < N_OURS; k++)
+    for (int k = 0; k < N_ORDINARY_KINDS; k++)
         for (int quality = 1; quality <= 100; quality += 9) {
-            size_t n = (size_t)(W * H * ours[k].channels);
+            size_t n = (size_t)(W * H * ordinary_kinds[k].channels);
             uint8_t *px = malloc(n);
             for (size_t i = 0; i < n; i++)
                 px[i] = roll(&dice) % 2 ? 255 : 0;
-            file f = encode_jpeg(&ours[k], px, W, H, quality);
+            file f = encode_jpeg(&ordinary_kinds[k], px, W, H, quality);
             int64_t before = n_own(p);
-            check_windows(p, f, W, H, 4, &dice, ours[k].name);
+            check_windows(p, f, W, H, 4, &dice, ordinary_kinds[k].name);
             assert_int_equal(n_own(p) - before, 2 * 5);
             free(px), free(f.data);
         }
@@ -219,16 +200,18 @@ static void damaged_files_have_libjpegs_verdict_and_pixels(void **state)
 {
     pair *p = *state;
     uint64_t dice = 77;
-    for (int k = 0; k < N_OURS; k++) {
-        uint8_t *px = make_picture(60, 75, ours[k].channels, 3);
-        file f = encode_jpeg(&ours[k], px, 60, 75, 50 + 4 * k);
+    for (int k = 0; k < N_ORDINARY_KINDS; k++) {
+        uint8_t *px = make_picture(60, 75, ordinary_kinds[k].channels, 3);
+        file f = encode_jpeg(&ordinary_kinds[k], px, 60, 75, 50 + 4 * k);
         for (int i = 0; i < 1000; i++) {
             file bad = i % 3 ? flip(f, &dice) : shorten(f, &dice);
             pen_image_info info;
             if (pen_image_probe(bad.data, bad.len, &info, NULL) == 0 && info.width <= 4096 &&
                 info.height <= 4096) {
-                check_alike(p, bad, (pen__rect){0, 0, info.width, info.height}, ours[k].name);
-                check_alike(p, bad, random_window(&dice, info.width, info.height), ours[k].name);
+                check_alike(p, bad, (pen__rect){0, 0, info.width, info.height},
+                            ordinary_kinds[k].name);
+                check_alike(p, bad, random_window(&dice, info.width, info.height),
+                            ordinary_kinds[k].name);
             }
             free(bad.data);
         }
@@ -242,13 +225,14 @@ static void files_cut_anywhere_have_libjpegs_verdict_for_any_rows(void **state)
 {
     enum { W = 40, H = 49 };
     pair *p = *state;
-    for (int k = 0; k < N_OURS; k++) {
-        uint8_t *px = make_picture(W, H, ours[k].channels, 3);
-        file f = encode_jpeg(&ours[k], px, W, H, 40);
+    for (int k = 0; k < N_ORDINARY_KINDS; k++) {
+        uint8_t *px = make_picture(W, H, ordinary_kinds[k].channels, 3);
+        file f = encode_jpeg(&ordinary_kinds[k], px, W, H, 40);
         for (size_t len = f.len / 3; len <= f.len; len += 1 + len % 5) {
             file cut = copy_of(f.data, len);
             for (int y = (int)len % 3; y < H; y += 3)
-                check_alike(p, cut, (pen__rect){3, y / 2, 20, y - y / 2 + 1}, ours[k].name);
+                check_alike(p, cut, (pen__rect){3, y / 2, 20, y - y / 2 + 1},
+                            ordinary_kinds[k].name);
             free(cut.data);
         }
         free(px), free(f.data);
@@ -260,17 +244,17 @@ static void absurd_quantisers_give_libjpegs_pixels(void **state)
 {
     pair *p = *state;
     uint64_t dice = 31;
-    for (int k = 0; k < N_OURS; k++)
+    for (int k = 0; k < N_ORDINARY_KINDS; k++)
         for (int i = 0; i < 40; i++) {
-            uint8_t *px = make_picture(33, 33, ours[k].channels, (uint64_t)i);
-            file f = encode_jpeg(&ours[k], px, 33, 33, 70);
+            uint8_t *px = make_picture(33, 33, ordinary_kinds[k].channels, (uint64_t)i);
+            file f = encode_jpeg(&ordinary_kinds[k], px, 33, 33, 70);
             for (size_t at = 2; f.data[at + 1] != 0xDA;
                  at += 2 + ((size_t)f.data[at + 2] << 8 | f.data[at + 3]))
                 if (f.data[at + 1] == 0xDB)
                     for (int q = 0; q < 64; q++)
                         if (roll(&dice) % 4 == 0)
                             f.data[at + 5 + (size_t)q] = (uint8_t)roll(&dice);
-            check_windows(p, f, 33, 33, 2, &dice, ours[k].name);
+            check_windows(p, f, 33, 33, 2, &dice, ordinary_kinds[k].name);
             free(px), free(f.data);
         }
 }
@@ -337,23 +321,24 @@ static void windows_with_marks_are_exact(void **state)
     pair *p = *state;
     uint64_t dice = 5;
     int n_marked = 0;
-    for (int k = 0; k < N_OURS; k++)
+    for (int k = 0; k < N_ORDINARY_KINDS; k++)
         for (int i = 0; i < 12; i++) {
             int w = roll_between(&dice, 60, 300), h = roll_between(&dice, 50, 260);
-            file f = marked_file(&ours[k], w, h, (uint64_t)i);
+            file f = marked_file(&ordinary_kinds[k], w, h, (uint64_t)i);
             file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, w, h});
             bool has_marks = entry.len > 0; /* or they were not worth their room */
             n_marked += has_marks;
             assert_true(entry.len <= f.len / 40);
             for (int j = 0; j < 25; j++)
-                assert_int_equal(
-                    check_with_marks(p, f, entry, random_window(&dice, w, h), ours[k].name),
-                    has_marks);
-            assert_int_equal(check_with_marks(p, f, entry, (pen__rect){0, 0, w, h}, ours[k].name),
-                             has_marks);
+                assert_int_equal(check_with_marks(p, f, entry, random_window(&dice, w, h),
+                                                  ordinary_kinds[k].name),
+                                 has_marks);
+            assert_int_equal(
+                check_with_marks(p, f, entry, (pen__rect){0, 0, w, h}, ordinary_kinds[k].name),
+                has_marks);
             free(entry.data), free(f.data);
         }
-    assert_true(n_marked > N_OURS * 12 / 2);
+    assert_true(n_marked > N_ORDINARY_KINDS * 12 / 2);
 }
 
 /* Epoch after epoch an entry knows more rows, until it knows all; then nothing is new. */
@@ -361,8 +346,8 @@ static void entries_grow_with_the_windows(void **state)
 {
     enum { W = 150, H = 200 };
     pair *p = *state;
-    for (int k = 0; k < N_OURS; k++) {
-        file f = marked_file(&ours[k], W, H, 3), entry = {0};
+    for (int k = 0; k < N_ORDINARY_KINDS; k++) {
+        file f = marked_file(&ordinary_kinds[k], W, H, 3), entry = {0};
         size_t len = 0;
         for (int y = 30; y <= H; y += 34) {
             pen__rect window = {20, y - 20, 70, 20};
@@ -372,8 +357,9 @@ static void entries_grow_with_the_windows(void **state)
             entry = more;
             len = entry.len;
             for (int end = y - 20; end < H; end += 13)
-                assert_true(check_with_marks(
-                    p, f, entry, (pen__rect){11, end / 2, 90, end - end / 2 + 1}, ours[k].name));
+                assert_true(check_with_marks(p, f, entry,
+                                             (pen__rect){11, end / 2, 90, end - end / 2 + 1},
+                                             ordinary_kinds[k].name));
         }
         file nothing = gather(p->own, f, entry, (pen__rect){0, 0, W, H});
         assert_int_equal(nothing.len, 0);
@@ -387,21 +373,24 @@ static void entries_that_do_not_fit_are_not_used(void **state)
     enum { W = 160, H = 120 };
     pair *p = *state;
     uint64_t dice = 8;
-    for (int k = 0; k < N_OURS; k++) {
-        file f = marked_file(&ours[k], W, H, 1), g = marked_file(&ours[k], W, H, 2);
+    for (int k = 0; k < N_ORDINARY_KINDS; k++) {
+        file f = marked_file(&ordinary_kinds[k], W, H, 1),
+             g = marked_file(&ordinary_kinds[k], W, H, 2);
         const pen__rect all = {0, 0, W, H};
         file entry = gather(p->own, f, (file){0}, all);
-        assert_false(check_with_marks(p, g, entry, all, ours[k].name));
+        assert_false(check_with_marks(p, g, entry, all, ordinary_kinds[k].name));
         for (int i = 0; i < 40; i++) {
             file bad = copy_of(entry.data, entry.len);
             bad.data[roll(&dice) % bad.len] ^= (uint8_t)(1U << roll(&dice) % 8);
-            assert_false(check_with_marks(p, f, bad, random_window(&dice, W, H), ours[k].name));
+            assert_false(
+                check_with_marks(p, f, bad, random_window(&dice, W, H), ordinary_kinds[k].name));
             bad.len = roll(&dice) % entry.len;
-            assert_false(check_with_marks(p, f, bad, random_window(&dice, W, H), ours[k].name));
+            assert_false(
+                check_with_marks(p, f, bad, random_window(&dice, W, H), ordinary_kinds[k].name));
             free(bad.data);
             file changed = copy_of(f.data, f.len);
             changed.data[f.len / 2 + (size_t)i] ^= 1;
-            assert_false(check_with_marks(p, changed, entry, all, ours[k].name));
+            assert_false(check_with_marks(p, changed, entry, all, ordinary_kinds[k].name));
             free(changed.data);
         }
         free(entry.data), free(f.data), free(g.data);
@@ -416,8 +405,8 @@ static void forged_entries_do_no_harm(void **state)
     pair *p = *state;
     uint64_t dice = 9;
     uint8_t *px = malloc(N_PIXELS + 8);
-    for (int k = 0; k < N_OURS; k++) {
-        file f = marked_file(&ours[k], W, H, 4);
+    for (int k = 0; k < N_ORDINARY_KINDS; k++) {
+        file f = marked_file(&ordinary_kinds[k], W, H, 4);
         file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, W, H});
         for (int i = 0; i < 150; i++) {
             file bad = copy_of(entry.data, entry.len);
@@ -429,7 +418,7 @@ static void forged_entries_do_no_harm(void **state)
             memcpy(bad.data, &check, sizeof check);
             pen__rect window = i % 5 ? random_window(&dice, W, H) : (pen__rect){0, 0, W, H};
             memset(px, 0xA5, N_PIXELS + 8);
-            size_t end = (size_t)window.w * (size_t)window.h * (size_t)ours[k].channels;
+            size_t end = (size_t)window.w * (size_t)window.h * (size_t)ordinary_kinds[k].channels;
             pen__decoder_give_marks(p->own, bad.data, bad.len);
             assert_int_equal(decode_into(p->own, f, window, px, NULL), 0);
             for (size_t j = end; j < end + 8; j++)
@@ -447,7 +436,7 @@ static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
     uint8_t *px = make_picture(64, 64, 3, 2);
-    file f = encode_jpeg(&ours[9], px, 64, 64, 70);
+    file f = encode_jpeg(&ordinary_kinds[9], px, 64, 64, 70);
     /* the decoder, its JPEG part, and the block */
     assert_int_equal(check_failing_memory(f, (pen__rect){0, 0, 64, 64}), 3);
     free(px), free(f.data);
@@ -457,8 +446,8 @@ static void the_second_image_of_a_size_allocates_nothing(void **state)
 {
     pair *p = *state;
     uint8_t *px = make_picture(64, 64, 3, 2), *dst = malloc(64 * 64 * 3);
-    for (int k = 3; k < N_OURS; k++) {
-        file f = encode_jpeg(&ours[k], px, 64, 64, 70);
+    for (int k = 3; k < N_ORDINARY_KINDS; k++) {
+        file f = encode_jpeg(&ordinary_kinds[k], px, 64, 64, 70);
         assert_int_equal(decode_into(p->own, f, (pen__rect){0, 0, 64, 64}, dst, NULL), 0);
         int64_t before = pen__mem_count();
         assert_int_equal(decode_into(p->own, f, (pen__rect){3, 9, 40, 40}, dst, NULL), 0);
