@@ -66,6 +66,11 @@ bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@ninja -C build-bench --quiet
 	@build-bench/bench/bench_kernels $(ARGS)
 
+bench-forms: setup-build ## Weigh the forms in which samples cross the network (ARGS='FOLDER [EPOCHS]')
+	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
+	@ninja -C build-bench --quiet
+	@build-bench/bench/bench_forms $(ARGS)
+
 bench-telemetry: setup-build ## Time one reading of the machine
 	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
 	@ninja -C build-bench --quiet
@@ -93,4 +98,4 @@ $(INSTALLED): $(PACKAGE) | setup-build
 	@scripts/install-package
 	@touch $@
 
-.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-kernels bench-telemetry clean distclean help
+.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-forms bench-kernels bench-telemetry clean distclean help
