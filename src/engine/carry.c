@@ -145,8 +145,8 @@ static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, c
 {
     pen__stage_ns times = {.shares = env->shares, .share = -1};
     give_marks(env, c, key->sample);
-    int rc = pen__run(env->pipe, &c->plan, &c->info, c->params, key, c->dec, src, len, scratch, dst,
-                      &times, err);
+    pen__input in = pen__input_of_file(&c->plan, &c->info, src, len);
+    int rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &in, scratch, dst, &times, err);
     pen__counter_add(&c->share_wait_ns, times.wait);
     pen__meter_add(&c->decode, times.decode);
     trace_stages(env->trace, &times, key->sample);

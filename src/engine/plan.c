@@ -95,8 +95,8 @@ pen__step *pen__plan_add(pen__cursor *at, pen__action action, int32_t w, int32_t
     step->action = action;
     step->is_rgb = at->meant_ch == 3;
     size_t bytes = (size_t)w * (size_t)h * (size_t)ch;
-    if (bytes > plan->image_bytes)
-        plan->image_bytes = bytes;
+    if (bytes > at->needs.image_bytes)
+        at->needs.image_bytes = bytes;
     at->w = w;
     at->h = h;
     at->ch = ch;
@@ -105,8 +105,8 @@ pen__step *pen__plan_add(pen__cursor *at, pen__action action, int32_t w, int32_t
 
 static void take_scratch(pen__cursor *at, size_t bytes)
 {
-    if (bytes > at->plan->kernel_bytes)
-        at->plan->kernel_bytes = bytes;
+    if (bytes > at->needs.kernel_bytes)
+        at->needs.kernel_bytes = bytes;
 }
 
 void pen__plan_add_tone(pen__cursor *at, pen__action action, double value)
@@ -271,7 +271,16 @@ static size_t add_tree(pen__cursor *at, const pen_pipeline *pipe, const pen_para
     return pipe->end[i];
 }
 
-static bool starts_in_flow(const pen__plan *plan, const pen_image_info *info)
+/* Here, where n_ops operations are done, the line may be cut. */
+static void add_cut(pen__cursor *at, size_t n_ops)
+{
+    pen__plan *plan = at->plan;
+    plan->cuts[plan->n_cuts++] =
+        (pen__plan_cut){(int)n_ops, plan->n_steps, at->w, at->h, at->ch, at->needs};
+    at->needs = (pen__needs){0};
+}
+
+static bool can_start_in_flow(const pen__plan *plan, const pen_image_info *info)
 {
     const pen__step *first = &plan->steps[0];
     return plan->n_steps > 0 && first->action == PEN__ACT_RESIZE &&
@@ -281,33 +290,75 @@ static bool starts_in_flow(const pen__plan *plan, const pen_image_info *info)
 void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_info *info,
                      const pen_params *params)
 {
-    plan->n_steps = 0;
-    plan->kernel_bytes = plan->mix_bytes = 0;
+    plan->n_steps = plan->n_cuts = 0;
     pen__rect have = needed(pipe, params);
     int ch = pen__decode_channels(info);
     int orientation = pipe->ops[0].decode.use_exif ? info->orientation : 1;
     plan->window = pen__orient_rect(have, orientation, info->width, info->height);
-    plan->image_bytes = 0;
+    plan->window_ch = ch;
     plan->library_bytes = pen__decode_memory(info, plan->window);
 
-    pen__cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels};
+    pen__cursor at = {plan, have.w, have.h, ch, pipe->ops[0].decode.channels, {0}};
     if (orientation != 1)
         pen__plan_add(&at, PEN__ACT_ORIENT, have.w, have.h, ch)->value = orientation;
     if (ch == 3 && pipe->ops[0].decode.channels == 1)
         add_grey(&at);
-    for (size_t i = 1; i < pipe->n_image_ops;)
+    add_cut(&at, 1);
+    for (size_t i = 1; i < pipe->n_image_ops;) {
         i = add_tree(&at, pipe, params, i, i == 1 ? have : whole(at.w, at.h));
-    plan->starts_in_flow = starts_in_flow(plan, info);
-    size_t window_bytes = (size_t)have.w * (size_t)have.h * (size_t)ch;
-    if (!plan->starts_in_flow && window_bytes > plan->image_bytes)
-        plan->image_bytes = window_bytes;
+        add_cut(&at, i);
+    }
+    plan->starts_in_flow = can_start_in_flow(plan, info);
+    pen__plan_keep(plan, -1, plan->n_cuts - 1);
+}
+
+int pen__plan_find_cut(const pen__plan *plan, int n_ops)
+{
+    int i = plan->n_cuts - 1;
+    while (i >= 0 && plan->cuts[i].n_ops > n_ops)
+        i--;
+    return i;
+}
+
+static size_t max_of(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static size_t bytes_of(int32_t w, int32_t h, int32_t ch)
+{
+    return (size_t)w * (size_t)h * (size_t)ch;
+}
+
+void pen__plan_keep(pen__plan *plan, int from, int to)
+{
+    const pen__plan_cut *first = from >= 0 ? &plan->cuts[from] : NULL;
+    pen__needs sum = {0};
+    for (int i = from + 1; i <= to; i++) {
+        const pen__needs *needs = &plan->cuts[i].needs;
+        sum.image_bytes = max_of(sum.image_bytes, needs->image_bytes);
+        sum.kernel_bytes = max_of(sum.kernel_bytes, needs->kernel_bytes);
+        sum.mix_bytes = max_of(sum.mix_bytes, needs->mix_bytes);
+    }
+    plan->first_step = first ? first->n_steps : 0;
+    plan->n_steps = plan->cuts[to].n_steps;
+    plan->starts_in_flow = plan->starts_in_flow && !first && plan->n_steps > 0;
+    if (first) {
+        sum.image_bytes = max_of(sum.image_bytes, bytes_of(first->w, first->h, first->ch));
+        plan->library_bytes = 0;
+    } else if (!plan->starts_in_flow) {
+        size_t window_bytes = bytes_of(plan->window.w, plan->window.h, plan->window_ch);
+        sum.image_bytes = max_of(sum.image_bytes, window_bytes);
+    }
+    plan->needs = sum;
     plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
 }
 
 pen__buffers pen__plan_buffers(const pen__plan *plan, void *scratch)
 {
-    const size_t sizes[5] = {plan->image_bytes, plan->image_bytes, plan->kernel_bytes,
-                             plan->mix_bytes, plan->mix_bytes * sizeof(float)};
+    const pen__needs *needs = &plan->needs;
+    const size_t sizes[5] = {needs->image_bytes, needs->image_bytes, needs->kernel_bytes,
+                             needs->mix_bytes, needs->mix_bytes * sizeof(float)};
     uint8_t *starts[5], *at = scratch;
     size_t bytes = 0;
     for (int i = 0; i < 5; i++) {

@@ -7,6 +7,10 @@
  *
  * Groups are gone here: a plan is the list of what really happens to the sample,
  * each step with all that its kernel asks for.
+ *
+ * A plan can be cut: between two operations of the line the sample is one image, of a known
+ * size, and what comes before may run on another machine than what comes after.  A place
+ * inside a group, or between a resize and the crop that is part of it, is no such place.
  */
 #ifndef PEN_ENGINE_PLAN_H
 #define PEN_ENGINE_PLAN_H
@@ -76,15 +80,32 @@ typedef struct pen__step {
 
 #define PEN__PLAN_MAX_STEPS 256
 
+/* Memory that steps take. */
+typedef struct pen__needs {
+    size_t image_bytes;  /* the largest image between two steps; two such buffers are used */
+    size_t kernel_bytes; /* the most scratch a step takes */
+    size_t mix_bytes;    /* the largest image that is mixed: kept once, summed in floats */
+} pen__needs;
+
+/* A place where the line may be cut, and the image there. */
+typedef struct pen__plan_cut {
+    int n_ops;   /* operations of the line that are done, Decode and members of groups counted */
+    int n_steps; /* steps that are done */
+    int32_t w, h, ch; /* ch may be 1 where the pipeline means 3 equal channels */
+    pen__needs needs; /* of the steps since the cut before, without what the first one reads */
+} pen__plan_cut;
+
 typedef struct pen__plan {
     pen__rect window;     /* of the stored image: what is decoded */
+    int32_t window_ch;    /* channels that come out of the decoder */
     bool starts_in_flow;  /* the first step, a resize, takes rows as they are decoded */
-    size_t image_bytes;   /* the largest image between two steps; two such buffers are used */
-    size_t kernel_bytes;  /* the most scratch a step takes */
-    size_t mix_bytes;     /* the largest image that is mixed: kept once, summed in floats */
-    size_t scratch_bytes; /* all of the above, aligned: see pen__plan_buffers */
+    pen__needs needs;     /* of all that runs */
+    size_t scratch_bytes; /* all of it, aligned: see pen__plan_buffers */
     size_t library_bytes; /* what the decoding library takes for itself */
-    int n_steps;
+    int first_step;       /* 0 unless the plan begins at a cut */
+    int n_steps;          /* where it ends */
+    int n_cuts;           /* cuts[0]: decoded and turned; the last: the image is finished */
+    pen__plan_cut cuts[PEN_PIPELINE_MAX_OPS];
     pen__step steps[PEN__PLAN_MAX_STEPS];
 } pen__plan;
 
@@ -92,12 +113,19 @@ typedef struct pen__plan {
 typedef struct pen__cursor {
     pen__plan *plan;
     int32_t w, h, ch;
-    int meant_ch; /* channels the pipeline means; ch may still be 1 where this is 3 */
+    int meant_ch;     /* channels the pipeline means; ch may still be 1 where this is 3 */
+    pen__needs needs; /* since the last cut */
 } pen__cursor;
 
 /* `params` as pen_pipeline_draw gave them, or checked by pen__params_check. */
 void pen__plan_build(pen__plan *plan, const pen_pipeline *pipe, const pen_image_info *info,
                      const pen_params *params);
+
+/* The last cut with no more than n_ops operations done, as an index of plan->cuts; -1: none. */
+int pen__plan_find_cut(const pen__plan *plan, int n_ops);
+/* Run only a part of what was built: from the image at cut `from` on, which is given then (-1: from
+ * the file), up to the image at cut `to`. */
+void pen__plan_keep(pen__plan *plan, int from, int to);
 
 /* Where in the scratch memory what begins. */
 typedef struct pen__buffers {

@@ -174,8 +174,8 @@ static void add_mixture(pen__cursor *at, const pen_op *op, const pen_params *p)
 {
     const pen_augment_step *step = p->augment.steps;
     const size_t bytes = (size_t)at->w * (size_t)at->h * (size_t)at->ch;
-    if (bytes > at->plan->mix_bytes)
-        at->plan->mix_bytes = bytes;
+    if (bytes > at->needs.mix_bytes)
+        at->needs.mix_bytes = bytes;
     pen__plan_add_tone(at, PEN__ACT_MIX_BEGIN, (double)p->augment.weights[0]);
     for (int chain = 0; chain < p->augment.n_chains; chain++) {
         for (int i = 0; i < p->augment.depth[chain]; i++)

@@ -174,16 +174,28 @@ static void take_rows(void *ctx, int32_t y, const uint8_t *rows, size_t stride, 
 }
 
 /* Decode and the resize after it, row by row. */
-static int decode_in_flow(const pen__plan *plan, const pen_image_info *info, pen__decoder *dec,
-                          const uint8_t *src, size_t len, pen__image *im, void *scratch,
-                          pen_error *err)
+static int decode_in_flow(const pen__plan *plan, pen__decoder *dec, const pen__input *in,
+                          pen__image *im, void *scratch, pen_error *err)
 {
     const pen__step *step = &plan->steps[0];
     pen__resize_flow flow;
     const pen__row_sink sink = {take_rows, &flow};
-    pen__resize_flow_begin(&flow, &step->resize.spec, step->resize.have, pen__decode_channels(info),
-                           im, scratch);
-    return pen__decode_rows(dec, src, len, info, plan->window, &sink, err);
+    pen__resize_flow_begin(&flow, &step->resize.spec, step->resize.have, plan->window_ch, im,
+                           scratch);
+    return pen__decode_rows(dec, in->src, in->len, in->info, in->window, &sink, err);
+}
+
+/* The image that the plan's first step finds. */
+static int begin(const pen__plan *plan, pen__decoder *dec, const pen__input *in,
+                 const pen__buffers *buffers, pen__image *im, pen_error *err)
+{
+    *im = (pen__image){.px = buffers->images[0]};
+    if (in->kind == PEN__INPUT_PIXELS) {
+        *im = in->pixels; /* where they are: the next image goes to the other buffer anyway */
+        return 0;
+    }
+    return plan->starts_in_flow ? decode_in_flow(plan, dec, in, im, buffers->kernel, err)
+                                : pen__decode(dec, in->src, in->len, in->info, in->window, im, err);
 }
 
 /* Leave the present stage, after `ns` in it, and enter another; -1: none.  The time now. */
@@ -201,7 +213,7 @@ static int run_steps(const pen__plan *plan, const pen__buffers *buffers, const a
                      pen__image *im, pen_error *err)
 {
     int current = 0;
-    for (int i = plan->starts_in_flow; i < plan->n_steps; i++) {
+    for (int i = plan->first_step + plan->starts_in_flow; i < plan->n_steps; i++) {
         pen__image other = {.px = buffers->images[!current]};
         if (run_step(&plan->steps[i], buffers, im, &other, cancel)) {
             *im = other;
@@ -213,18 +225,16 @@ static int run_steps(const pen__plan *plan, const pen__buffers *buffers, const a
     return 0;
 }
 
-int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,
-             const pen_params *params, const pen_key *key, pen__decoder *dec, const uint8_t *src,
-             size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
+int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_params *params,
+             const pen_key *key, pen__decoder *dec, const pen__input *in, void *scratch, void *dst,
+             pen__stage_ns *times, pen_error *err)
 {
     pen__stage_ns unmeasured = {.share = -1};
     times = times ? times : &unmeasured;
     int64_t asked = pen__now_ns(), t0 = change_stage(times, 0, PEN__SHARE_DECODE);
     const pen__buffers buffers = pen__plan_buffers(plan, scratch);
-    pen__image im = {.px = buffers.images[0]};
-    int rc = plan->starts_in_flow
-                 ? decode_in_flow(plan, info, dec, src, len, &im, buffers.kernel, err)
-                 : pen__decode(dec, src, len, info, plan->window, &im, err);
+    pen__image im;
+    int rc = begin(plan, dec, in, &buffers, &im, err);
     int64_t t1 = pen__now_ns();
     int64_t t2 = change_stage(times, t1 - t0, rc ? -1 : PEN__SHARE_AUGMENT);
     times->wait += t0 - asked + t2 - t1;
@@ -248,6 +258,14 @@ int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_in
     return 0;
 }
 
+int pen__run_to_cut(const pen__plan *plan, pen__decoder *dec, const pen__input *in, void *scratch,
+                    pen__image *out, pen_error *err)
+{
+    const pen__buffers buffers = pen__plan_buffers(plan, scratch);
+    int rc = begin(plan, dec, in, &buffers, out, err);
+    return rc ? rc : run_steps(plan, &buffers, pen__decoder_cancel(dec), out, err);
+}
+
 /* Probe, draw or check, plan, allocate, run: the slow path of the public calls. */
 static int run_once(const pen_pipeline *pipe, const pen_key *key, const pen_params *given, size_t n,
                     const uint8_t *src, size_t len, void *dst, size_t dst_cap, pen_error *err)
@@ -269,11 +287,12 @@ static int run_once(const pen_pipeline *pipe, const pen_key *key, const pen_para
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     pen__plan_build(plan, pipe, &info, params);
     pen__decoder *dec = NULL;
+    pen__input in = pen__input_of_file(plan, &info, src, len);
     void *scratch = pen__aligned(ALIGN, plan->scratch_bytes);
     if (!scratch || pen__decoder_create(&dec, NULL))
         rc = pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     else
-        rc = pen__run(pipe, plan, &info, params, key, dec, src, len, scratch, dst, NULL, err);
+        rc = pen__run(pipe, plan, params, key, dec, &in, scratch, dst, NULL, err);
     pen__decoder_free(dec);
     pen__free(scratch);
     pen__free(plan);

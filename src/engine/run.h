@@ -18,11 +18,38 @@ typedef struct pen__stage_ns {
 /* The stages that shares are for; writing the batch is the first part of transfer. */
 enum { PEN__SHARE_DECODE, PEN__SHARE_AUGMENT, PEN__SHARE_TOKENIZE, PEN__SHARE_TRANSFER };
 
-/* Run `plan` on the sample at src into dst (pipe->shape.bytes).  `scratch` has
+/* What a plan begins with. */
+typedef enum pen__input_kind {
+    PEN__INPUT_FILE,   /* an encoded image at src: `window` of it is decoded */
+    PEN__INPUT_PIXELS, /* the image at the cut where the plan begins */
+} pen__input_kind;
+
+typedef struct pen__input {
+    pen__input_kind kind;
+    const uint8_t *src;
+    size_t len;
+    const pen_image_info *info; /* what a probe said of src */
+    pen__rect window;
+    pen__image pixels; /* may be written to */
+} pen__input;
+
+/* The usual case: the whole of a plan, on the file it was made for. */
+static inline pen__input pen__input_of_file(const pen__plan *plan, const pen_image_info *info,
+                                            const uint8_t *src, size_t len)
+{
+    return (pen__input){
+        .kind = PEN__INPUT_FILE, .src = src, .len = len, .info = info, .window = plan->window};
+}
+
+/* Run `plan` on what is given into dst (pipe->shape.bytes).  `scratch` has
  * plan->scratch_bytes, 64-byte aligned.  `times` may be NULL.
  * Fails only as pen__decode does. */
-int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_image_info *info,
-             const pen_params *params, const pen_key *key, pen__decoder *dec, const uint8_t *src,
-             size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err);
+int pen__run(const pen_pipeline *pipe, const pen__plan *plan, const pen_params *params,
+             const pen_key *key, pen__decoder *dec, const pen__input *in, void *scratch, void *dst,
+             pen__stage_ns *times, pen_error *err);
+
+/* Run `plan`, which ends at a cut, and stop at the image there: `out`, in the scratch memory. */
+int pen__run_to_cut(const pen__plan *plan, pen__decoder *dec, const pen__input *in, void *scratch,
+                    pen__image *out, pen_error *err);
 
 #endif
