@@ -1,0 +1,245 @@
+/* pack.c - find the smallest exact form of a sample.
+ *
+ * Candidates are tried from the cheap to the dear, each with the length of the best so far as its
+ * limit, so that whoever cannot win gives up early or is not tried at all (is_worth_coding):
+ *
+ *     raw            costs nothing
+ *     cut            of a JPEG file: parses what the window needs, copies bits
+ *     pixels         decodes, from the cut if there is one, and runs the line up to where the
+ *                    image is smallest; plain, or coded where that is smaller
+ *     zstd or lz4    of a file that is not compressed by itself
+ *
+ * The winner's payload is always behind the head in dst, or the winner is raw.
+ */
+#include "engine/pack.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "codec/bytes.h"
+#include "engine/run.h"
+
+enum {
+    ALIGN = 64,
+    KEEP_BYTES = 4 << 20,  /* scratch that is kept from one file to the next */
+    MAX_BYTES = 256 << 20, /* what a file may take; a larger image travels raw */
+};
+
+struct pen__packer {
+    pen__decoder *dec;
+    pen__bytes_coder *coder;
+    uint8_t *scratch;
+    size_t scratch_cap;
+    pen_params params[PEN_PIPELINE_MAX_OPS];
+    pen__plan plan;
+};
+
+/* One file's way. */
+typedef struct packing {
+    pen__packer *packer;
+    const pen__pack_order *order;
+    const uint8_t *src;
+    size_t len;
+    const void *marks;
+    size_t n_marks;
+    uint8_t *dst; /* the payload's place */
+    size_t dst_cap;
+    pen__parcel best;
+} packing;
+
+int pen__packer_create(pen__packer **out)
+{
+    *out = NULL;
+    pen__packer *packer = pen__calloc(1, sizeof *packer);
+    if (!packer)
+        return PEN_ENOMEM;
+    if (pen__decoder_create(&packer->dec, NULL) || pen__bytes_coder_create(&packer->coder)) {
+        pen__packer_free(packer);
+        return PEN_ENOMEM;
+    }
+    *out = packer;
+    return 0;
+}
+
+void pen__packer_free(pen__packer *packer)
+{
+    if (!packer)
+        return;
+    pen__decoder_free(packer->dec);
+    pen__bytes_coder_free(packer->coder);
+    pen__free(packer->scratch);
+    pen__free(packer);
+}
+
+static uint8_t *scratch_of(pen__packer *packer, size_t bytes)
+{
+    if (bytes > MAX_BYTES)
+        return NULL;
+    if (packer->scratch_cap < bytes) {
+        pen__free(packer->scratch);
+        packer->scratch = pen__aligned(ALIGN, (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1));
+        packer->scratch_cap = packer->scratch ? bytes : 0;
+    }
+    return packer->scratch;
+}
+
+static void trim_scratch(pen__packer *packer)
+{
+    if (packer->scratch_cap <= KEEP_BYTES)
+        return;
+    pen__free(packer->scratch);
+    packer->scratch = NULL;
+    packer->scratch_cap = 0;
+}
+
+static bool may_be(const packing *job, pen__form form)
+{
+    return job->order->forms >> form & 1;
+}
+
+/* The longest payload that would be the best so far; 0: none. */
+static size_t limit_of(const packing *job)
+{
+    if (job->best.form == PEN__FORM_RAW && !may_be(job, PEN__FORM_RAW))
+        return job->dst_cap;
+    return job->best.len > 0 ? job->best.len - 1 : 0;
+}
+
+/* ---- pixels --------------------------------------------------------------------------- */
+
+static size_t pixel_bytes(const pen__plan_cut *cut)
+{
+    return (size_t)cut->w * (size_t)cut->h * (size_t)cut->ch;
+}
+
+/* Where the image is smallest, the earliest of equals: that is least work here.  -1: nowhere. */
+static int choose_cut(const packing *job)
+{
+    const pen__plan *plan = &job->packer->plan;
+    const int last = pen__plan_find_cut(plan, job->order->max_cut);
+    if (job->order->forms & PEN__FORMS_AT_FURTHEST)
+        return last;
+    int best = last < 0 ? -1 : 0;
+    for (int i = 1; i <= last; i++)
+        if (pixel_bytes(&plan->cuts[i]) < pixel_bytes(&plan->cuts[best]))
+            best = i;
+    return best;
+}
+
+/* Run the line up to the cut; the image is in the packer's scratch memory, `spare` bytes of which
+ * are left for others: at the end. */
+static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out)
+{
+    pen__packer *packer = job->packer;
+    pen__plan *plan = &packer->plan;
+    pen__plan_keep(plan, -1, cut);
+    const pen__input in = pen__input_of_file(plan, &job->best.info, job->src, job->len);
+    if (plan->library_bytes > MAX_BYTES)
+        return false;
+    uint8_t *scratch = scratch_of(packer, plan->scratch_bytes + spare);
+    if (!scratch)
+        return false;
+    if (job->n_marks > 0)
+        pen__decoder_give_marks(packer->dec, job->marks, job->n_marks);
+    return pen__run_to_cut(plan, packer->dec, &in, scratch, out, NULL) == 0;
+}
+
+static void try_pixels(packing *job)
+{
+    const size_t limit = limit_of(job);
+    const int at = choose_cut(job);
+    if (at < 0)
+        return;
+    const pen__plan_cut cut = job->packer->plan.cuts[at];
+    const size_t bytes = pixel_bytes(&cut);
+    pen__image image;
+    if (!may_be(job, PEN__FORM_PIXELS) || bytes > limit || !make_pixels(job, at, 0, &image))
+        return;
+    memcpy(job->dst, image.px, bytes);
+    job->best.form = PEN__FORM_PIXELS;
+    job->best.cut = cut.n_ops;
+    job->best.kept = (pen__rect){0, 0, cut.w, cut.h};
+    job->best.channels = cut.ch;
+    job->best.len = bytes;
+}
+
+/* ---- coded bytes ---------------------------------------------------------------------- */
+
+static void try_bytes(packing *job)
+{
+    pen__packer *packer = job->packer;
+    const bool is_zstd = may_be(job, PEN__FORM_ZSTD);
+    if ((!is_zstd && !may_be(job, PEN__FORM_LZ4)) ||
+        !pen__bytes_look_loose(packer->coder, job->src, job->len))
+        return;
+    const size_t limit = limit_of(job);
+    uint8_t *scratch = scratch_of(packer, limit);
+    size_t n = scratch
+                   ? pen__bytes_encode(packer->coder, is_zstd ? PEN__BYTES_ZSTD : PEN__BYTES_LZ4,
+                                       job->src, job->len, scratch, limit)
+                   : 0;
+    if (n == 0)
+        return;
+    memcpy(job->dst, scratch, n);
+    job->best = (pen__parcel){.form = is_zstd ? PEN__FORM_ZSTD : PEN__FORM_LZ4,
+                              .info = job->best.info,
+                              .raw_len = job->len,
+                              .len = n};
+}
+
+/* ---- all of it ------------------------------------------------------------------------ */
+
+/* Header to plan.  False: the file travels raw. */
+static bool plan_file(packing *job)
+{
+    const pen__pack_order *order = job->order;
+    pen__packer *packer = job->packer;
+    pen_image_info info;
+    if (pen_image_probe(job->src, job->len, &info, NULL) != 0 || !pen__parcel_takes(&info))
+        return false;
+    job->best.info = info;
+    if (!order->pipe || job->len == 0 ||
+        pen_pipeline_draw(order->pipe, &order->key, &info, packer->params, PEN_PIPELINE_MAX_OPS,
+                          NULL) != 0)
+        return false;
+    pen__plan_build(&packer->plan, order->pipe, &info, packer->params);
+    return true;
+}
+
+static int64_t cpu_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8_t *src, size_t len,
+                  const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
+                  pen__pack_cost *cost, pen_error *err)
+{
+    const int64_t began = cost ? cpu_now_ns() : 0;
+    if (dst_cap < PEN__PARCEL_HEAD || dst_cap - PEN__PARCEL_HEAD < len)
+        return pen__fail(err, PEN_ENOSPC, -1, "no room for a parcel of %zu bytes", len);
+    packing job = {.packer = packer,
+                   .order = order,
+                   .src = src,
+                   .len = len,
+                   .marks = marks,
+                   .n_marks = n_marks,
+                   .dst = dst + PEN__PARCEL_HEAD,
+                   .dst_cap = dst_cap - PEN__PARCEL_HEAD,
+                   .best = {.form = PEN__FORM_RAW, .raw_len = len, .len = len}};
+    if (plan_file(&job)) {
+        try_pixels(&job);
+        try_bytes(&job);
+        trim_scratch(packer);
+    }
+    if (job.best.form == PEN__FORM_RAW && len > 0)
+        memcpy(job.dst, src, len);
+    pen__parcel_write_head(&job.best, dst);
+    if (cost)
+        cost->cpu_ns = cpu_now_ns() - began;
+    return (int64_t)(PEN__PARCEL_HEAD + job.best.len);
+}

@@ -1,0 +1,37 @@
+/* pack.h - the storage node's side of parcels: the smallest allowed form of a file. */
+#ifndef PEN_ENGINE_PACK_H
+#define PEN_ENGINE_PACK_H
+
+#include "engine/parcel.h"
+
+/* One thread's tools. */
+typedef struct pen__packer pen__packer;
+
+/* 0 or PEN_ENOMEM. */
+int pen__packer_create(pen__packer **out);
+void pen__packer_free(pen__packer *packer);
+
+/* What is wanted. */
+typedef struct pen__pack_order {
+    const pen_pipeline *pipe; /* NULL: raw */
+    pen_key key;
+    int max_cut;    /* the furthest cut allowed, in operations of the line; 0: no pixels */
+    uint32_t forms; /* a mask; without raw, that is what is sent where nothing else can be */
+} pen__pack_order;
+
+typedef struct pen__pack_cost {
+    int64_t cpu_ns; /* of the calling thread */
+} pen__pack_cost;
+
+/* Write head and payload of the smallest allowed form of the file at src to dst, which has room for
+ * PEN__PARCEL_HEAD + len bytes (and, where raw is not allowed, for more: pen__parcel_bound).
+ * What cannot be decoded here, or would take too much memory, travels raw: whoever wants it finds
+ * the fault as if the file were its own.  `marks` of a JPEG file (jpeg_marks.h) may be NULL, 0.
+ * `cost` may be NULL.
+ * Never reads past src+len nor writes past dst+dst_cap, whatever the input.
+ * Returns the parcel's length, or PEN_ENOSPC. */
+int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8_t *src, size_t len,
+                  const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
+                  pen__pack_cost *cost, pen_error *err);
+
+#endif

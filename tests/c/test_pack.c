@@ -1,0 +1,348 @@
+/* test_pack.c - whatever form a sample travels in, it arrives as the same tensor. */
+#include "testing.h"
+
+#include "base/mem.h"
+#include "engine/pack.h"
+#include "engine/unpack.h"
+#include "journeys.h"
+
+enum { W = 150, H = 117 };
+
+/* A parcel in an allocation of its own length, so that a sanitizer sees a byte past it. */
+static file pack(pen__packer *packer, const pen__pack_order *order, file f)
+{
+    const size_t cap = pen__parcel_bound(order->pipe, f.len);
+    uint8_t *dst = malloc(cap + 8);
+    memset(dst + cap, 0xA5, 8);
+    pen_error err = {0};
+    int64_t n = pen__pack(packer, order, f.data, f.len, NULL, 0, dst, cap, NULL, &err);
+    if (n < PEN__PARCEL_HEAD)
+        fail_msg("%lld: %s", (long long)n, err.text);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(dst[cap + (size_t)i], 0xA5);
+    file out = {malloc((size_t)n), (size_t)n};
+    memcpy(out.data, dst, out.len);
+    free(dst);
+    return out;
+}
+
+/* Not made yet: the JPEG cut and coded pixels. */
+static bool is_made(int form)
+{
+    return form != PEN__FORM_JPEG_CUT && form != PEN__FORM_PIXELS_CODED;
+}
+
+static pen__form form_of(file parcel)
+{
+    return (pen__form)parcel.data[1];
+}
+
+/* Pack, unpack, compare; the form it took. */
+static pen__form travel(pen__packer *packer, const pen__pack_order *order, file f,
+                        const uint8_t *want, const char *name)
+{
+    const size_t bytes = pen_pipeline_shape((pen_pipeline *)(uintptr_t)order->pipe).bytes;
+    file parcel = pack(packer, order, f);
+    pen__form form = form_of(parcel);
+    uint8_t *got = malloc(bytes);
+    memset(got, 0xA5, bytes);
+    pen_error err = {0};
+    int rc = pen__unpack_run(order->pipe, &order->key, parcel.data, parcel.len, f.len, got, &err);
+    if (rc != 0)
+        fail_msg("%s, form %d, cut %d: %s", name, form, parcel.data[2], err.text);
+    if (memcmp(got, want, bytes) != 0)
+        fail_msg("%s, form %d, cut %d: other bytes", name, form, parcel.data[2]);
+    free(got), free(parcel.data);
+    return form;
+}
+
+static void every_form_and_cut_arrives_as_the_same_tensor(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    int n_of_form[PEN__FORM_COUNT] = {0};
+    assert_int_equal(pen__packer_create(&packer), 0);
+    for (int line = 0; line < N_LINES; line++)
+        for (int which = 0; which < N_FILES; which++) {
+            pen_pipeline *pipe = pipeline_of(line);
+            const size_t bytes = pen_pipeline_shape(pipe).bytes;
+            const int n_ops = (int)pen_pipeline_op_count(pipe);
+            file f = file_of(which, W, H);
+            uint8_t *want = malloc(bytes);
+            char name[64];
+            snprintf(name, sizeof name, "line %d, file %d", line, which);
+            pen__pack_order order = {.pipe = pipe, .key = {9, line, which, 0}};
+            assert_int_equal(pen_pipeline_run(pipe, &order.key, f.data, f.len, want, bytes, NULL),
+                             0);
+            for (order.max_cut = 0; order.max_cut <= n_ops; order.max_cut++) {
+                const uint32_t where = order.max_cut % 2 ? PEN__FORMS_AT_FURTHEST : 0;
+                for (int form = 0; form < PEN__FORM_COUNT; form++) {
+                    order.forms = 1U << form | where; /* insists on it */
+                    n_of_form[travel(packer, &order, f, want, name)]++;
+                }
+                order.forms = PEN__FORMS_ALL;
+                travel(packer, &order, f, want, name);
+            }
+            free(want), free(f.data);
+            pen_pipeline_unref(pipe);
+        }
+    pen__packer_free(packer);
+    for (int form = 0; form < PEN__FORM_COUNT; form++)
+        if (n_of_form[form] == 0 && is_made(form))
+            fail_msg("no parcel had form %d", form);
+}
+
+static void the_smallest_allowed_form_is_taken(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen_pipeline *pipe = pipeline_of(0);
+    for (int which = 0; which < N_FILES; which++)
+        for (int n = 0; n < 8; n++) {
+            file f = file_of(which, W, H);
+            pen__pack_order order = {.pipe = pipe, .key = {1, n, 0, 0}, .max_cut = 9};
+            size_t least = PEN__PARCEL_HEAD + f.len;
+            order.forms = PEN__FORMS_ALL;
+            file best = pack(packer, &order, f);
+            for (int form = 1; form < PEN__FORM_COUNT; form++) {
+                order.forms = 1U << form | 1U << PEN__FORM_RAW;
+                file one = pack(packer, &order, f);
+                assert_true(form_of(one) == (pen__form)form || form_of(one) == PEN__FORM_RAW);
+                least = one.len < least ? one.len : least;
+                free(one.data);
+            }
+            if (best.len != least)
+                fail_msg("file %d: form %d of %zu bytes, there is one of %zu", which, form_of(best),
+                         best.len, least);
+            free(best.data), free(f.data);
+        }
+    pen_pipeline_unref(pipe);
+    pen__packer_free(packer);
+}
+
+static void only_what_is_allowed_is_sent(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen_pipeline *pipe = pipeline_of(0);
+    file f = file_of(4, W, H);
+    pen__pack_order order = {.pipe = pipe, .forms = 1U << PEN__FORM_PIXELS, .max_cut = 0};
+    file parcel = pack(packer, &order, f); /* no cut is allowed, so there are no pixels */
+    assert_int_equal(form_of(parcel), PEN__FORM_RAW);
+    free(parcel.data);
+    order.max_cut = 3;
+    parcel = pack(packer, &order, f);
+    assert_int_equal(form_of(parcel), PEN__FORM_PIXELS);
+    assert_true(parcel.data[2] == 1 || parcel.data[2] == 2); /* the earliest of equals */
+    free(parcel.data);
+    order.forms |= PEN__FORMS_AT_FURTHEST;
+    parcel = pack(packer, &order, f);
+    assert_int_equal(parcel.data[2], 3);
+    free(parcel.data);
+    order.pipe = NULL;
+    order.forms = PEN__FORMS_ALL;
+    parcel = pack(packer, &order, f);
+    assert_int_equal(form_of(parcel), PEN__FORM_RAW);
+    assert_int_equal(parcel.len, PEN__PARCEL_HEAD + f.len);
+    assert_memory_equal(parcel.data + PEN__PARCEL_HEAD, f.data, f.len);
+    free(parcel.data), free(f.data);
+    pen_pipeline_unref(pipe);
+    pen__packer_free(packer);
+}
+
+/* A file with a fault says the same from a parcel as it says here. */
+static void faults_are_found_where_they_would_be_without_parcels(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen_pipeline *pipe = pipeline_of(0);
+    const size_t bytes = pen_pipeline_shape(pipe).bytes;
+    uint8_t *want = malloc(bytes), *got = malloc(bytes);
+    uint64_t dice = 77;
+    int n_faults = 0;
+    for (int i = 0; i < 1500; i++) {
+        file f = file_of(i % N_FILES, 40, 36);
+        if (i % 3 == 0)
+            f.len = roll(&dice) % f.len;
+        for (int n = i % 3; n > 0; n--)
+            f.data[roll(&dice) % f.len] = (uint8_t)roll(&dice);
+        pen__pack_order order = {
+            .pipe = pipe, .key = {3, i, 0, 0}, .max_cut = i % 5, .forms = roll(&dice)};
+        int wanted = pen_pipeline_run(pipe, &order.key, f.data, f.len, want, bytes, NULL);
+        file parcel = pack(packer, &order, f);
+        int found = pen__unpack_run(pipe, &order.key, parcel.data, parcel.len, f.len, got, NULL);
+        if (found != wanted || (found == 0 && memcmp(want, got, bytes) != 0))
+            fail_msg("round %d, form %d: %d instead of %d", i, form_of(parcel), found, wanted);
+        n_faults += wanted != 0;
+        free(parcel.data), free(f.data);
+    }
+    assert_in_range(n_faults, 300, 1200);
+    free(want), free(got);
+    pen_pipeline_unref(pipe);
+    pen__packer_free(packer);
+}
+
+/* Every parcel of a sample that can be made, one after another. */
+static file parcel_number(pen__packer *packer, const pen_pipeline *pipe, int form, file f)
+{
+    pen__pack_order order = {.pipe = pipe, .key = {1, 1, 1, 0}, .max_cut = 9, .forms = 1U << form};
+    return pack(packer, &order, f);
+}
+
+static void damaged_parcels_do_no_harm(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen_pipeline *pipe = pipeline_of(0);
+    const pen_key key = {1, 1, 1, 0};
+    uint8_t *dst = malloc(pen_pipeline_shape(pipe).bytes);
+    uint64_t dice = 11;
+    for (int form = 0; form < PEN__FORM_COUNT; form++) {
+        if (!is_made(form))
+            continue;
+        file f = file_of(9, 50, 40), parcel = parcel_number(packer, pipe, form, f);
+        assert_int_equal(form_of(parcel), form);
+        for (size_t n = 0; n < parcel.len; n += n < 400 ? 1 : 97) {
+            file copy = {malloc(n ? n : 1), n};
+            memcpy(copy.data, parcel.data, n);
+            assert_int_equal(pen__unpack_run(pipe, &key, copy.data, n, f.len, dst, NULL),
+                             PEN_ECORRUPT);
+            free(copy.data);
+        }
+        for (int i = 0; i < 1500; i++) {
+            file copy = {malloc(parcel.len), parcel.len};
+            memcpy(copy.data, parcel.data, parcel.len);
+            size_t at = roll(&dice) % (i % 2 ? PEN__PARCEL_HEAD : parcel.len);
+            copy.data[at] ^= (uint8_t)(1U << roll(&dice) % 8);
+            pen_error err = {0};
+            int rc = pen__unpack_run(pipe, &key, copy.data, copy.len, f.len, dst, &err);
+            assert_true(rc == 0 || (pen_error_is_data(rc) && err.text[0] != '\0'));
+            free(copy.data);
+        }
+        free(parcel.data), free(f.data);
+    }
+    free(dst);
+    pen_pipeline_unref(pipe);
+    pen__packer_free(packer);
+}
+
+static void parcels_of_another_sample_are_refused(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen_pipeline *pipe = pipeline_of(0), *other = pipeline_of(1);
+    pen_key key = {1, 1, 1, 0};
+    uint8_t *dst = malloc(pen_pipeline_shape(other).bytes);
+    for (int form = 0; form < PEN__FORM_COUNT; form++) {
+        if (!is_made(form))
+            continue;
+        file f = file_of(9, W, H), parcel = parcel_number(packer, pipe, form, f);
+        assert_int_equal(pen__unpack_run(pipe, &key, parcel.data, parcel.len, f.len + 1, dst, NULL),
+                         PEN_ECORRUPT);
+        int rc = pen__unpack_run(other, &key, parcel.data, parcel.len, f.len, dst, NULL);
+        const bool has_all = form == PEN__FORM_RAW || form >= PEN__FORM_ZSTD;
+        assert_int_equal(rc, has_all ? 0 : PEN_ECORRUPT);
+        free(parcel.data), free(f.data);
+    }
+    free(dst);
+    pen_pipeline_unref(pipe), pen_pipeline_unref(other);
+    pen__packer_free(packer);
+}
+
+static void without_memory_the_file_travels_raw(void **state)
+{
+    (void)state;
+    pen_pipeline *pipe = pipeline_of(0);
+    const pen_key key = {1, 1, 1, 0};
+    const size_t bytes = pen_pipeline_shape(pipe).bytes;
+    uint8_t *want = malloc(bytes), *got = malloc(bytes);
+    file f = file_of(9, W, H);
+    assert_int_equal(pen_pipeline_run(pipe, &key, f.data, f.len, want, bytes, NULL), 0);
+    const int64_t live = pen__mem_live();
+    for (int form = 0; form < PEN__FORM_COUNT; form++)
+        for (int n = 1; n < 30; n++) {
+            pen__packer *packer = NULL;
+            pen__mem_fail_at(n);
+            int rc = pen__packer_create(&packer);
+            file parcel = rc == 0 ? parcel_number(packer, pipe, form, f) : (file){0};
+            pen__mem_fail_at(0);
+            assert_true(rc == 0 || (rc == PEN_ENOMEM && !packer));
+            if (rc == 0) {
+                assert_int_equal(
+                    pen__unpack_run(pipe, &key, parcel.data, parcel.len, f.len, got, NULL), 0);
+                assert_memory_equal(got, want, bytes);
+            }
+            free(parcel.data);
+            pen__packer_free(packer);
+            assert_int_equal(pen__mem_live(), live);
+        }
+    free(want), free(got), free(f.data);
+    pen_pipeline_unref(pipe);
+}
+
+static void unpacking_without_memory_says_so(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen_pipeline *pipe = pipeline_of(0);
+    const pen_key key = {1, 1, 1, 0};
+    uint8_t *dst = malloc(pen_pipeline_shape(pipe).bytes);
+    file f = file_of(9, W, H);
+    const int64_t live = pen__mem_live();
+    for (int form = 0; form < PEN__FORM_COUNT; form++) {
+        file parcel = parcel_number(packer, pipe, form, f);
+        const int64_t kept = pen__mem_live();
+        int rc = PEN_ENOMEM;
+        for (int n = 1; rc == PEN_ENOMEM; n++) {
+            pen__mem_fail_at(n);
+            rc = pen__unpack_run(pipe, &key, parcel.data, parcel.len, f.len, dst, NULL);
+            pen__mem_fail_at(0);
+            assert_int_equal(pen__mem_live(), kept);
+        }
+        assert_int_equal(rc, 0);
+        free(parcel.data);
+    }
+    (void)live;
+    free(dst), free(f.data);
+    pen_pipeline_unref(pipe);
+    pen__packer_free(packer);
+}
+
+static void too_little_room_is_said(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    assert_int_equal(pen__packer_create(&packer), 0);
+    pen__pack_order order = {.forms = PEN__FORMS_ALL};
+    uint8_t src[10] = {0}, dst[PEN__PARCEL_HEAD + 10];
+    pen__pack_cost cost = {-1};
+    assert_int_equal(pen__pack(packer, &order, src, 10, NULL, 0, dst, 9, NULL, NULL), PEN_ENOSPC);
+    assert_int_equal(pen__pack(packer, &order, src, 10, NULL, 0, dst, sizeof dst - 1, NULL, NULL),
+                     PEN_ENOSPC);
+    assert_int_equal(pen__pack(packer, &order, src, 10, NULL, 0, dst, sizeof dst, &cost, NULL),
+                     sizeof dst);
+    assert_true(cost.cpu_ns >= 0);
+    pen__packer_free(packer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_form_and_cut_arrives_as_the_same_tensor),
+        cmocka_unit_test(the_smallest_allowed_form_is_taken),
+        cmocka_unit_test(only_what_is_allowed_is_sent),
+        cmocka_unit_test(faults_are_found_where_they_would_be_without_parcels),
+        cmocka_unit_test(damaged_parcels_do_no_harm),
+        cmocka_unit_test(parcels_of_another_sample_are_refused),
+        cmocka_unit_test(without_memory_the_file_travels_raw),
+        cmocka_unit_test(unpacking_without_memory_says_so),
+        cmocka_unit_test(too_little_room_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
