@@ -17,8 +17,8 @@ typedef enum pen__bytes_codec { PEN__BYTES_ZSTD, PEN__BYTES_LZ4 } pen__bytes_cod
 
 typedef struct pen__bytes_coder pen__bytes_coder;
 
-/* The most that a coder's libraries take for decoding, whatever is decoded. */
-#define PEN__BYTES_DECODER_MEMORY ((size_t)256 << 10)
+/* The most that a coder takes for decoding with zstd, whatever is decoded; lz4 takes nothing. */
+#define PEN__BYTES_ZSTD_MEMORY ((size_t)192 << 10)
 
 int pen__bytes_coder_create(pen__bytes_coder **out);
 void pen__bytes_coder_free(pen__bytes_coder *coder);

@@ -5,6 +5,11 @@
  * because two samples that each hold a file and wait for pixels would block each
  * other.  Where it would have to, the file is let go, and both are asked for
  * together, holding nothing; the file is read again, from the page cache.
+ *
+ * Where the dataset's source has parcels, a parcel stands in the file's place.  It may be another
+ * one when it is fetched again, as whoever packs it is free to choose.  A parcel that is not what
+ * was asked for is the network's fault or its sender's, never the sample's, so nobody skips the
+ * sample for it; a file that came as it is may be bad as any file.
  */
 #include "engine/carry.h"
 
@@ -14,10 +19,12 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "source/source.h"
 
 enum {
     READ_TRIES = 4,
     FIRST_PAUSE_MS = 10, /* then 40, then 160 */
+    ONE_BLOCK_TRIES = 8, /* parcels of a sample that each need more than the one before */
     ALIGN = 64,
 };
 
@@ -40,7 +47,19 @@ void pen__carrier_fini(pen__carrier *carrier)
     pen__budget_remove_home(carrier->budget, &carrier->scratch_home);
     pen__budget_remove_home(carrier->budget, &carrier->file_home);
     pen__decoder_free(carrier->dec);
+    pen__bytes_coder_free(carrier->coder);
     carrier->dec = NULL;
+    carrier->coder = NULL;
+}
+
+static size_t align_up(size_t n)
+{
+    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+}
+
+static size_t max_of(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 static bool is_cancelled(const pen__carry_env *env)
@@ -55,24 +74,61 @@ static void pause_ms(const pen__carry_env *env, int ms)
         nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
 }
 
-int pen__carry_read(const pen__carry_env *env, pen__reading *reading, int64_t id, uint8_t *dst,
-                    size_t len, pen_error *err)
+static bool has_parcels(const pen__carry_env *env)
+{
+    return env->ds->source->fetch;
+}
+
+size_t pen__carry_room(const pen__carry_env *env, size_t len)
+{
+    return has_parcels(env) ? pen__parcel_bound(env->pipe, len) + PEN__SOURCE_PARCEL_ROOM : len;
+}
+
+/* What is wrong with a parcel is not wrong with the sample. */
+static int blame_sender(int rc, pen_error *err)
+{
+    if (!pen_error_is_data(rc))
+        return rc;
+    pen__fail_prefix(err, "what was sent is not what was asked for");
+    if (err)
+        err->code = PEN_EIO;
+    return PEN_EIO;
+}
+
+static int64_t fetch(const pen__carry_env *env, const pen_key *key, uint8_t *dst, size_t len,
+                     pen_error *err)
+{
+    const pen__wanted wanted = {env->pipe, *key};
+    int64_t n =
+        env->ds->source->fetch(env->ds, &wanted, dst, pen__carry_room(env, len), env->cancel, err);
+    pen__parcel parcel;
+    int rc = n < 0 ? (int)n : pen__parcel_read(&parcel, dst, (size_t)n, err);
+    if (rc == 0 && parcel.raw_len != len)
+        rc = pen__fail(err, PEN_ECORRUPT, -1, "a parcel of a file with %zu bytes instead of %zu",
+                       parcel.raw_len, len);
+    return rc ? blame_sender(rc, err) : n;
+}
+
+int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
+                    uint8_t *dst, size_t len, pen_error *err)
 {
     int64_t asked = pen__now_ns();
     int ticket = pen__gate_enter(env->io);
     int64_t t0 = ticket ? pen__now_ns() : asked;
     int64_t n = 0;
     int pause = FIRST_PAUSE_MS;
-    for (int i = 0; i < READ_TRIES; i++, pause *= 4) {
-        n = pen_dataset_read(env->ds, id, dst, len, err);
-        if (n != PEN_EIO || i == READ_TRIES - 1 || is_cancelled(env))
+    const int n_tries = env->ds->source->is_patient ? 1 : READ_TRIES;
+    for (int i = 0; i < n_tries; i++, pause *= 4) {
+        n = has_parcels(env) ? fetch(env, key, dst, len, err)
+                             : pen_dataset_read(env->ds, key->sample, dst, len, err);
+        if (n != PEN_EIO || i == n_tries - 1 || is_cancelled(env))
             break;
         pause_ms(env, pause);
     }
     pen__gate_leave(env->io, ticket);
     int64_t t1 = pen__now_ns();
     pen__meter_add(&reading->times, t1 - t0);
-    pen__trace_add(env->trace, PEN__TRACE_READ, t0, t1, id, -1);
+    pen__trace_add(env->trace, PEN__TRACE_READ, t0, t1, key->sample, -1);
     pen__counter_add(&reading->wait_ns, t0 - asked);
     if (n < 0)
         return (int)n;
@@ -89,10 +145,20 @@ static int explain(pen_error *err, int rc, size_t bytes, size_t extra, const pen
     return pen__fail(err, rc, -1, "%s", pen_error_message(rc));
 }
 
-/* Header to plan. */
-static int prepare(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
-                   const uint8_t *src, size_t len, pen_error *err)
+static bool is_own_file(const pen__carrier *c)
 {
+    return c->unpacking.parcel.form == PEN__FORM_RAW;
+}
+
+/* Header to plan. */
+static int prepare(const pen__carry_env *env, pen__carrier *c, const pen_key *key, uint8_t *src,
+                   size_t len, pen_error *err)
+{
+    if (has_parcels(env)) {
+        int rc = pen__unpack_plan(&c->unpacking, env->pipe, key, src, pen__parcel_length(src), len,
+                                  c->params, &c->plan, err);
+        return is_own_file(c) ? rc : blame_sender(rc, err);
+    }
     int rc = pen_image_probe(src, len, &c->info, err);
     if (rc == 0)
         rc = pen_pipeline_draw(env->pipe, key, &c->info, c->params, PEN_PIPELINE_MAX_OPS, err);
@@ -140,13 +206,30 @@ static void trace_stages(pen__trace *trace, const pen__stage_ns *t, int64_t samp
     pen__trace_add(trace, PEN__TRACE_TENSOR, t->tensor_at, t->tensor_at + t->tensor, sample, -1);
 }
 
+static int run_parcel(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
+                      uint8_t *scratch, void *dst, pen__stage_ns *times, pen_error *err)
+{
+    const int64_t t0 = pen__now_ns();
+    int rc = pen__unpack_open(&c->unpacking, &c->coder, &scratch, err);
+    times->decode += pen__now_ns() - t0;
+    if (rc == 0)
+        rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &c->unpacking.in, scratch, dst,
+                      times, err);
+    return is_own_file(c) ? rc : blame_sender(rc, err);
+}
+
 static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, const uint8_t *src,
                size_t len, void *scratch, void *dst, pen_error *err)
 {
     pen__stage_ns times = {.shares = env->shares, .share = -1};
-    give_marks(env, c, key->sample);
-    pen__input in = pen__input_of_file(&c->plan, &c->info, src, len);
-    int rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &in, scratch, dst, &times, err);
+    int rc;
+    if (has_parcels(env)) {
+        rc = run_parcel(env, c, key, scratch, dst, &times, err);
+    } else {
+        pen__input in = pen__input_of_file(&c->plan, &c->info, src, len);
+        give_marks(env, c, key->sample);
+        rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &in, scratch, dst, &times, err);
+    }
     pen__counter_add(&c->share_wait_ns, times.wait);
     pen__meter_add(&c->decode, times.decode);
     trace_stages(env->trace, &times, key->sample);
@@ -172,27 +255,43 @@ static int get_block(pen__carrier *c, pen__home *home, int64_t rank, size_t byte
     return rc;
 }
 
+/* Read, plan and run in a block that has room for the file and, it is hoped, for the rest.
+ * PEN_AGAIN: it has not, because what was read is not what was read before. */
+static int carry_in_block(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
+                          size_t len, const pen__block *block, void *dst, pen_error *err)
+{
+    const size_t file_bytes = align_up(pen__carry_room(env, len));
+    int rc = pen__carry_read(env, &c->reading, key, block->data, len, err);
+    if (rc == 0)
+        rc = prepare(env, c, key, block->data, len, err);
+    if (rc)
+        return rc;
+    /* Never trust the first plan with new bytes. */
+    if (file_bytes + c->plan.scratch_bytes > block->cap || c->plan.library_bytes > block->extra)
+        return PEN_AGAIN;
+    return run(env, c, key, block->data, len, block->data + file_bytes, dst, err);
+}
+
 /* The slow way, holding nothing while it waits: one block for file and pixels. */
 static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
                               int64_t rank, size_t len, void *dst, pen_error *err)
 {
-    size_t file_bytes = (len + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-    size_t bytes = file_bytes + c->plan.scratch_bytes;
-    pen__block block;
-    int rc = get_block(c, NULL, rank, bytes, c->plan.library_bytes, &block);
-    if (rc)
-        return explain(err, rc, bytes, c->plan.library_bytes, c->budget);
-    rc = pen__carry_read(env, &c->reading, key->sample, block.data, len, err);
-    if (rc == 0)
-        rc = prepare(env, c, key, block.data, len, err);
-    /* The file may have changed meanwhile: never trust the first plan with new bytes. */
-    if (rc == 0 &&
-        (file_bytes + c->plan.scratch_bytes > block.cap || c->plan.library_bytes > block.extra))
-        rc = pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
-    if (rc == 0)
-        rc = run(env, c, key, block.data, len, block.data + file_bytes, dst, err);
-    pen__budget_put(c->budget, NULL, &block);
-    return rc;
+    const size_t file_bytes = align_up(pen__carry_room(env, len));
+    const int n_tries = has_parcels(env) ? ONE_BLOCK_TRIES : 1;
+    size_t bytes = 0, extra = 0;
+    for (int i = 0; i < n_tries; i++) {
+        pen__block block;
+        bytes = max_of(bytes, file_bytes + c->plan.scratch_bytes);
+        extra = max_of(extra, c->plan.library_bytes);
+        int rc = get_block(c, NULL, rank, bytes, extra, &block);
+        if (rc)
+            return explain(err, rc, bytes, extra, c->budget);
+        rc = carry_in_block(env, c, key, len, &block, dst, err);
+        pen__budget_put(c->budget, NULL, &block);
+        if (rc != PEN_AGAIN)
+            return rc;
+    }
+    return pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
 }
 
 /* Header to tensor, from a file that is in memory and goes to `home` afterwards. */
@@ -219,12 +318,13 @@ static int carry_file(const pen__carry_env *env, pen__carrier *c, const pen_key 
 static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
                  pen__block *file, size_t len, void *dst, pen_error *err)
 {
+    const size_t room = pen__carry_room(env, len);
     if (file->data) /* a reader's, for readers to have again */
         return carry_file(env, c, key, rank, file, NULL, len, dst, err);
-    int rc = get_block(c, &c->file_home, rank, len, 0, file);
+    int rc = get_block(c, &c->file_home, rank, room, 0, file);
     if (rc)
-        return explain(err, rc, len, 0, c->budget);
-    rc = pen__carry_read(env, &c->reading, key->sample, file->data, len, err);
+        return explain(err, rc, room, 0, c->budget);
+    rc = pen__carry_read(env, &c->reading, key, file->data, len, err);
     if (rc == 0)
         return carry_file(env, c, key, rank, file, &c->file_home, len, dst, err);
     pen__budget_put(c->budget, &c->file_home, file);

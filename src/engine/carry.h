@@ -7,8 +7,8 @@
 #include <penstock/stats.h>
 
 #include "engine/budget.h"
-#include "engine/run.h"
 #include "engine/trace.h"
+#include "engine/unpack.h"
 #include "sched/gate.h"
 #include "source/sidecar.h"
 #include "telemetry/meter.h"
@@ -45,18 +45,24 @@ typedef struct pen__carrier {
     pen_params params[PEN_PIPELINE_MAX_OPS];
     pen__plan plan;
     uint8_t marks[PEN__DECODE_MARKS_MAX];
+    pen__unpacking unpacking; /* where the dataset's samples come as parcels */
+    pen__bytes_coder *coder;  /* for parcels that want one, or NULL */
 } pen__carrier;
 
 int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel);
 void pen__carrier_fini(pen__carrier *carrier);
 
-/* Read a sample of `len` bytes, its file's length, into dst.  An input/output error is tried
- * again a few times. */
-int pen__carry_read(const pen__carry_env *env, pen__reading *reading, int64_t id, uint8_t *dst,
-                    size_t len, pen_error *err);
+/* Bytes that a sample takes which was read: its file, of `len` bytes, or where the dataset's source
+ * has parcels the largest there may be. */
+size_t pen__carry_room(const pen__carry_env *env, size_t len);
+
+/* Read sample key->sample, whose file has `len` bytes, or fetch its parcel, into dst, which has
+ * room for it.  An input/output error is tried again a few times. */
+int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
+                    uint8_t *dst, size_t len, pen_error *err);
 
 /* Carry sample key->sample into dst (pipe->shape.bytes).  `rank` is its place in the
- * line for memory: lower goes first.  `file` holds its bytes if they were read before, and
+ * line for memory: lower goes first.  `file` holds what was read of it before, if it was, and
  * is given back; all zero if not.  The error's text names the sample. */
 int pen__carry(const pen__carry_env *env, pen__carrier *carrier, const pen_key *key, int64_t rank,
                pen__block *file, void *dst, pen_error *err);

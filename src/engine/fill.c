@@ -197,13 +197,14 @@ void pen__loader_work(void *ctx, int index)
 static void fetch(pen_loader *loader, pen__reading *reading, pen__claim *claim)
 {
     pen__carry_env env = pen__loader_env(loader);
-    int64_t id = slot_of(loader, claim->payload, claim->slot).sample;
-    int64_t len = pen_dataset_length(loader->ds, id);
+    const pen__slot slot = slot_of(loader, claim->payload, claim->slot);
+    const pen_key key = key_of(loader, claim->payload, &slot, 0);
+    int64_t len = pen_dataset_length(loader->ds, key.sample);
     pen__block file;
     if (len < 0 || atomic_load(&loader->cancel) ||
-        pen__budget_get_spare(loader->budget, (size_t)len, &file) != 0)
+        pen__budget_get_spare(loader->budget, pen__carry_room(&env, (size_t)len), &file) != 0)
         return;
-    if (pen__carry_read(&env, reading, id, file.data, (size_t)len, NULL) == 0) {
+    if (pen__carry_read(&env, reading, &key, file.data, (size_t)len, NULL) == 0) {
         claim->cargo = file.data;
         claim->cargo_bytes = file.cap;
     } else {

@@ -19,6 +19,7 @@
 #include "base/mem.h"
 #include "engine/state.h"
 #include "engine/views.h"
+#include "source/source.h"
 #include "telemetry/limits.h"
 
 enum { MAX_BATCH = 1 << 20, MAX_READY = 1024, MAX_WORLD = 1 << 20, MAX_PERIOD_MS = 60000 };
@@ -121,15 +122,15 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *e
     return 0;
 }
 
-/* Begin or go on with the index of JPEG files, if it is wanted and its table is a small part of
- * the budget. */
+/* Begin or go on with the index of JPEG files, if it is wanted, its table is a small part of
+ * the budget, and samples come as files. */
 static void open_index(pen_loader *loader)
 {
     enum { SHARE = 25, BUDGET_SHARE = 16 };
     const int64_t at_most = INT64_C(4) << 30;
     const char *wish = getenv("PENSTOCK_INDEX");
     const pen_loader_opts *o = &loader->opts;
-    if (!o->use_index || (wish && strcmp(wish, "off") == 0) ||
+    if (!o->use_index || loader->ds->source->fetch || (wish && strcmp(wish, "off") == 0) ||
         pen__sidecar_memory(loader->ds) > o->memory_budget / BUDGET_SHARE)
         return;
     int64_t share = pen_dataset_bytes(loader->ds) / SHARE;

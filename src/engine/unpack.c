@@ -47,6 +47,8 @@ static int plan_cut_file(pen__unpacking *u, pen__plan *plan, pen_error *err)
 static int plan_pixels(pen__unpacking *u, uint8_t *px, pen__plan *plan, pen_error *err)
 {
     const pen__parcel *p = &u->parcel;
+    if (p->form == PEN__FORM_PIXELS_CODED)
+        return pen__fail(err, PEN_EUNSUPPORTED, -1, "coded pixels");
     const int at = pen__plan_find_cut(plan, p->cut);
     const pen__plan_cut *cut = at >= 0 ? &plan->cuts[at] : NULL;
     if (!cut || cut->n_ops != p->cut || cut->w != p->kept.w || cut->h != p->kept.h ||
@@ -66,7 +68,7 @@ static void plan_file(pen__unpacking *u, pen__plan *plan)
         return;
     u->file_bytes = align_up(p->raw_len);
     plan->scratch_bytes += u->file_bytes;
-    plan->library_bytes += PEN__BYTES_DECODER_MEMORY;
+    plan->library_bytes += p->form == PEN__FORM_ZSTD ? PEN__BYTES_ZSTD_MEMORY : 0;
 }
 
 int pen__unpack_plan(pen__unpacking *u, const pen_pipeline *pipe, const pen_key *key, uint8_t *src,

@@ -10,8 +10,18 @@
 #include <stdatomic.h>
 
 #include <penstock/dataset.h>
+#include <penstock/pipeline.h>
 
 #include "source/index.h"
+
+/* Which journey of which sample somebody is about to make. */
+typedef struct pen__wanted {
+    const pen_pipeline *pipe;
+    pen_key key;
+} pen__wanted;
+
+/* What a parcel's place has beyond the file or, where they are more, the finished pixels. */
+enum { PEN__SOURCE_PARCEL_ROOM = 64 };
 
 typedef struct pen__source {
     const char *name;
@@ -22,6 +32,14 @@ typedef struct pen__source {
      * Thread-safe.  Returns 0 or PEN_EIO. */
     int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                 size_t len, pen_error *err);
+    /* Bring a sample as a parcel (engine/parcel.h) into dst, instead of its file: from where
+     * somebody has done a part of the journey already.  dst_cap is pen__parcel_bound of the file's
+     * length, and PEN__SOURCE_PARCEL_ROOM more.  Blocks, until `cancel`, which may be NULL, ends it
+     * with PEN_ECANCELED.  Thread-safe.  Returns the bytes written, or PEN_EIO, which is tried
+     * again. NULL: a source that has files. */
+    int64_t (*fetch)(const pen_dataset *ds, const pen__wanted *wanted, uint8_t *dst, size_t dst_cap,
+                     const atomic_bool *cancel, pen_error *err);
+    bool is_patient; /* tries again by itself: read and fetch are called once */
     /* Free ds->state; called on half-opened datasets too.  NULL: nothing to free. */
     void (*close)(pen_dataset *ds);
 } pen__source;

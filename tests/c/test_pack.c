@@ -74,8 +74,9 @@ static void every_form_and_cut_arrives_as_the_same_tensor(void **state)
             pen__pack_order order = {.pipe = pipe, .key = {9, line, which, 0}};
             assert_int_equal(pen_pipeline_run(pipe, &order.key, f.data, f.len, want, bytes, NULL),
                              0);
-            for (order.max_cut = 0; order.max_cut <= n_ops; order.max_cut++) {
-                const uint32_t where = order.max_cut % 2 ? PEN__FORMS_AT_FURTHEST : 0;
+            for (int i = 0; i < 6; i++) {
+                order.max_cut = i < 5 ? i : n_ops;
+                const uint32_t where = order.max_cut != 2 ? PEN__FORMS_AT_FURTHEST : 0;
                 for (int form = 0; form < PEN__FORM_COUNT; form++) {
                     order.forms = 1U << form | where; /* insists on it */
                     n_of_form[travel(packer, &order, f, want, name)]++;
@@ -163,7 +164,7 @@ static void faults_are_found_where_they_would_be_without_parcels(void **state)
     uint8_t *want = malloc(bytes), *got = malloc(bytes);
     uint64_t dice = 77;
     int n_faults = 0;
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < 800; i++) {
         file f = file_of(i % N_FILES, 40, 36);
         if (i % 3 == 0)
             f.len = roll(&dice) % f.len;
@@ -179,7 +180,7 @@ static void faults_are_found_where_they_would_be_without_parcels(void **state)
         n_faults += wanted != 0;
         free(parcel.data), free(f.data);
     }
-    assert_in_range(n_faults, 300, 1200);
+    assert_in_range(n_faults, 100, 700);
     free(want), free(got);
     pen_pipeline_unref(pipe);
     pen__packer_free(packer);

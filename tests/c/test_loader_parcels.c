@@ -1,0 +1,339 @@
+/* test_loader_parcels.c - samples that come as parcels: not a byte of the stream is different. */
+#include "testing.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "engine/pack.h"
+#include "loading.h"
+#include "source/source.h"
+
+/* ---- a source that packs what a folder has ------------------------------------------------ */
+
+static struct {
+    pthread_mutex_t lock; /* guards the packer and the dice */
+    pen__packer *packer;
+    uint64_t dice;
+    _Atomic int n_calls[PICTURES], n_of_form[PEN__FORM_COUNT];
+    _Atomic int64_t n_bytes;
+    bool fails_at_times, fails_always, flips, hangs;
+    int forms; /* -1: any, by chance */
+} node = {.lock = PTHREAD_MUTEX_INITIALIZER, .forms = -1};
+
+static uint32_t roll_dice(void)
+{
+    node.dice = node.dice * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(node.dice >> 33);
+}
+
+static int64_t pack_file(const pen__wanted *wanted, const uint8_t *file, size_t len, uint8_t *dst,
+                         size_t dst_cap, pen_error *err)
+{
+    pthread_mutex_lock(&node.lock);
+    const pen__pack_order order = {.pipe = wanted->pipe,
+                                   .key = wanted->key,
+                                   .max_cut = (int)(roll_dice() % 8),
+                                   .forms = node.forms >= 0 ? (uint32_t)node.forms
+                                                            : roll_dice() % (PEN__FORMS_ALL + 1)};
+    int64_t n = pen__pack(node.packer, &order, file, len, NULL, 0, dst, dst_cap, NULL, err);
+    pthread_mutex_unlock(&node.lock);
+    return n;
+}
+
+static int64_t fetch(const pen_dataset *from, const pen__wanted *wanted, uint8_t *dst,
+                     size_t dst_cap, const atomic_bool *cancel, pen_error *err)
+{
+    const int64_t id = wanted->key.sample, len = pen_dataset_length(from, id);
+    while (node.hangs && !atomic_load(cancel))
+        usleep(1000);
+    if (node.hangs)
+        return PEN_ECANCELED;
+    /* Who tries again is served. */
+    if (node.fails_always || (node.fails_at_times && node.n_calls[id]++ % 5 == 0))
+        return pen__fail(err, PEN_EIO, -1, "the line is dead");
+    assert_true(dst_cap >= pen__parcel_bound(wanted->pipe, (size_t)len));
+    uint8_t *file = malloc((size_t)len + 1);
+    int64_t n = pen_dataset_read(from, id, file, (size_t)len, err);
+    if (n >= 0)
+        n = pack_file(wanted, file, (size_t)n, dst, dst_cap, err);
+    if (n >= 0) {
+        node.n_of_form[dst[1]]++;
+        node.n_bytes += n;
+        dst[24] ^= node.flips; /* the file's length */
+    }
+    free(file);
+    return n;
+}
+
+static pen__source fetching;
+static const pen__source *usual;
+
+/* From here on the dataset's samples come as parcels, or as files again. */
+static void use_parcels(bool are_used)
+{
+    usual = ds->source->fetch ? usual : ds->source;
+    fetching = *usual;
+    fetching.fetch = fetch;
+    ds->source = are_used ? &fetching : usual;
+}
+
+static int set_up(void **state)
+{
+    node.fails_at_times = node.fails_always = node.flips = node.hangs = false;
+    node.forms = -1;
+    node.n_bytes = 0;
+    for (int i = 0; i < PEN__FORM_COUNT; i++)
+        node.n_of_form[i] = 0;
+    return pen__packer_create(&node.packer) || make_world(state);
+}
+
+static int tear_down(void **state)
+{
+    use_parcels(false);
+    pen__packer_free(node.packer);
+    return unmake_world(state);
+}
+
+/* ---- streams ------------------------------------------------------------------------------ */
+
+static uint64_t hash_of_epochs(pen_loader *loader, int n_epochs)
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < n_epochs; i++)
+        assert_int_equal(take(loader, 1000, &hash), BATCHES);
+    return hash;
+}
+
+static uint64_t hash_of_files(int n_epochs)
+{
+    use_parcels(false);
+    pen_loader_opts o = options(0);
+    pen_loader *loader = open_loader(&o);
+    uint64_t hash = hash_of_epochs(loader, n_epochs);
+    pen_loader_free(loader);
+    use_parcels(true);
+    return hash;
+}
+
+static void turn(pen_loader *loader, pen_knob knob, double to)
+{
+    pen_knobs knobs;
+    pen_knobs_init(&knobs);
+    knobs.value[knob] = to;
+    assert_int_equal(pen_loader_set_knobs(loader, &knobs, NULL), 0);
+}
+
+static void the_stream_is_that_of_files(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(2);
+    node.fails_at_times = true;
+    for (int workers = 0; workers <= 3; workers += 1 + (workers == 1))
+        for (int readers = 0; readers <= 2; readers += 2) {
+            pen_loader_opts o = options(workers);
+            pen_loader *loader = open_loader(&o);
+            turn(loader, PEN_KNOB_IO, readers ? readers : 1);
+            turn(loader, PEN_KNOB_READ_AHEAD, readers && workers ? 6 : 0);
+            if (hash_of_epochs(loader, 2) != want)
+                fail_msg("%d workers, %d readers: another stream", workers, readers);
+            pen_loader_free(loader);
+        }
+    assert_true(node.n_of_form[PEN__FORM_RAW] > 0 && node.n_of_form[PEN__FORM_PIXELS] > 0);
+}
+
+static void knobs_turned_on_the_way_change_nothing(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(12);
+    pen_loader_opts o = options(2);
+    pen_loader *loader = open_loader(&o);
+    uint64_t hash = 0, dice = 3;
+    for (int batch = 0; batch < 12 * BATCHES; batch++) {
+        dice = dice * 6364136223846793005u + 1442695040888963407u;
+        turn(loader, PEN_KNOB_WORKERS, 1 + (double)(dice >> 33 & 1));
+        turn(loader, PEN_KNOB_READ_AHEAD, (double)(dice >> 40 & 7));
+        turn(loader, PEN_KNOB_IO, 1 + (double)(dice >> 50 & 3));
+        turn(loader, PEN_KNOB_READY_BATCHES, 1 + (double)(dice >> 60 & 1));
+        if (take(loader, 1, &hash) == 0)
+            batch--; /* an epoch's end */
+    }
+    assert_true(hash == want);
+    pen_loader_free(loader);
+}
+
+/* An epoch's end, or why there is none. */
+static int hash_of_tight_epochs(int64_t budget, int n_epochs, uint64_t *hash)
+{
+    pen_loader_opts o = options(3);
+    o.memory_budget = budget;
+    pen_loader *loader = open_loader(&o);
+    turn(loader, PEN_KNOB_READ_AHEAD, 6);
+    pen_batch *batch;
+    int rc = 0;
+    for (int n = 0; rc >= 0 && n < n_epochs; n += rc == PEN_END) {
+        rc = pen_loader_next(loader, -1, &batch, NULL);
+        if (rc == 0) {
+            *hash = hash_batch(batch, *hash);
+            pen_batch_unref(batch);
+        }
+    }
+    pen_loader_free(loader);
+    return rc;
+}
+
+/* Hardly enough for one sample: blocks are given up and asked for again, and each time the parcel
+ * may be another. */
+static void a_tight_budget_changes_nothing(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(4);
+    int n_whole = 0;
+    for (int64_t budget = 1600 << 10; budget >= 300 << 10; budget -= 100 << 10) {
+        uint64_t hash = 0;
+        int rc = hash_of_tight_epochs(budget, 4, &hash);
+        assert_true(rc == PEN_EBUDGET || (rc == PEN_END && hash == want));
+        n_whole += rc == PEN_END;
+    }
+    assert_in_range(n_whole, 4, 13);
+}
+
+static void what_comes_in_is_counted_as_it_comes(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    node.forms = 1 << PEN__FORM_RAW;
+    pen_loader_opts o = options(1);
+    pen_loader *loader = open_loader(&o);
+    hash_of_epochs(loader, 1);
+    pen_loader_seek(loader, 0, 0, NULL); /* nothing is under way now */
+    pen_loader_stats stats;
+    pen_loader_get_stats(loader, &stats);
+    assert_int_equal(stats.bytes_read, node.n_bytes);
+    pen_loader_free(loader);
+}
+
+/* ---- faults ------------------------------------------------------------------------------- */
+
+static int code_of_epoch(const pen_loader_opts *o, pen_error *err)
+{
+    pen_loader *loader = open_loader(o);
+    pen_batch *batch;
+    int rc;
+    while ((rc = pen_loader_next(loader, -1, &batch, err)) == 0)
+        pen_batch_unref(batch);
+    pen_loader_free(loader);
+    return rc;
+}
+
+static void a_dead_line_is_an_error_that_names_the_sample(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    node.fails_always = true;
+    pen_loader_opts o = options(1);
+    o.on_error = PEN_ON_ERROR_SKIP; /* data faults only */
+    pen_error err;
+    assert_int_equal(code_of_epoch(&o, &err), PEN_EIO);
+    assert_non_null(strstr(err.text, "the line is dead"));
+    assert_non_null(strstr(err.text, "class"));
+}
+
+static void a_wrong_parcel_is_nothing_to_skip_a_sample_for(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    node.flips = true;
+    for (int form = 0; form < PEN__FORM_COUNT; form++) {
+        node.forms = 1 << form;
+        pen_loader_opts o = options(1);
+        o.on_error = PEN_ON_ERROR_SKIP;
+        pen_error err;
+        assert_int_equal(code_of_epoch(&o, &err), PEN_EIO);
+        assert_non_null(strstr(err.text, "not what was asked for"));
+    }
+}
+
+/* A file that is bad where it is stored is bad here in the same way. */
+static void bad_files_are_replaced_as_if_they_were_here(void **state)
+{
+    (void)state;
+    char path[128];
+    snprintf(path, sizeof path, "%s/class0/0006.jpg", dir);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fwrite("no picture", 1, 10, file);
+    fclose(file);
+    uint64_t hashes[2];
+    for (int i = 0; i < 2; i++) {
+        use_parcels(i);
+        pen_loader_opts o = options(2);
+        o.on_error = PEN_ON_ERROR_REPLACE;
+        pen_loader *loader = open_loader(&o);
+        hashes[i] = hash_of_epochs(loader, 2);
+        pen_loader_free(loader);
+    }
+    assert_true(hashes[0] == hashes[1]);
+}
+
+static void closing_does_not_wait_for_a_node_that_hangs(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    node.hangs = true;
+    for (int ahead = 0; ahead < 4; ahead += 3) {
+        pen_loader_opts o = options(2);
+        pen_loader *loader = open_loader(&o);
+        turn(loader, PEN_KNOB_READ_AHEAD, ahead);
+        pen_batch *batch;
+        assert_int_equal(pen_loader_next(loader, 20, &batch, NULL), PEN_AGAIN);
+        pen_loader_free(loader);
+    }
+}
+
+static void failed_allocations_end_in_an_error_or_the_same_stream(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(1);
+    const int64_t live = pen__mem_live();
+    for (int n = 1; n < 120; n++) {
+        pen_loader_opts o = options(0);
+        pen_loader *loader = NULL;
+        pen_batch *batch;
+        uint64_t hash = 0;
+        pen__packer_free(node.packer); /* so that it is at the same point each time */
+        assert_int_equal(pen__packer_create(&node.packer), 0);
+        node.dice = 0;
+        pen__mem_fail_at(n);
+        int rc = pen_loader_create(&loader, ds, pipe_, &o, NULL);
+        while (rc == 0 && (rc = pen_loader_next(loader, -1, &batch, NULL)) == 0) {
+            hash = hash_batch(batch, hash);
+            pen_batch_unref(batch);
+        }
+        pen__mem_fail_at(0);
+        assert_true(rc == PEN_ENOMEM || (rc == PEN_END && hash == want));
+        pen_loader_free(loader);
+    }
+    pen__packer_free(node.packer);
+    assert_int_equal(pen__packer_create(&node.packer), 0);
+    assert_in_range(pen__mem_live(), live - 4, live);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_stream_is_that_of_files),
+        TEST(knobs_turned_on_the_way_change_nothing),
+        TEST(a_tight_budget_changes_nothing),
+        TEST(what_comes_in_is_counted_as_it_comes),
+        TEST(a_dead_line_is_an_error_that_names_the_sample),
+        TEST(a_wrong_parcel_is_nothing_to_skip_a_sample_for),
+        TEST(bad_files_are_replaced_as_if_they_were_here),
+        TEST(closing_does_not_wait_for_a_node_that_hangs),
+        TEST(failed_allocations_end_in_an_error_or_the_same_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
