@@ -20,6 +20,7 @@
 #include "base/mem.h"
 #include "codec/bytes.h"
 #include "engine/run.h"
+#include "ops/jpeg_cut.h"
 
 enum {
     ALIGN = 64,
@@ -29,6 +30,7 @@ enum {
 
 struct pen__packer {
     pen__decoder *dec;
+    pen__jpeg_cutter *cutter;
     pen__bytes_coder *coder;
     uint8_t *scratch;
     size_t scratch_cap;
@@ -55,7 +57,8 @@ int pen__packer_create(pen__packer **out)
     pen__packer *packer = pen__calloc(1, sizeof *packer);
     if (!packer)
         return PEN_ENOMEM;
-    if (pen__decoder_create(&packer->dec, NULL) || pen__bytes_coder_create(&packer->coder)) {
+    if (pen__decoder_create(&packer->dec, NULL) || pen__jpeg_cutter_create(&packer->cutter) ||
+        pen__bytes_coder_create(&packer->coder)) {
         pen__packer_free(packer);
         return PEN_ENOMEM;
     }
@@ -68,6 +71,7 @@ void pen__packer_free(pen__packer *packer)
     if (!packer)
         return;
     pen__decoder_free(packer->dec);
+    pen__jpeg_cutter_free(packer->cutter);
     pen__bytes_coder_free(packer->coder);
     pen__free(packer->scratch);
     pen__free(packer);
@@ -107,6 +111,22 @@ static size_t limit_of(const packing *job)
     return job->best.len > 0 ? job->best.len - 1 : 0;
 }
 
+/* ---- a part of a JPEG file ------------------------------------------------------------ */
+
+static void try_cut(packing *job)
+{
+    pen__rect kept;
+    if (!may_be(job, PEN__FORM_JPEG_CUT) || job->best.info.format != PEN_FORMAT_JPEG)
+        return;
+    int64_t n = pen__jpeg_cut(job->packer->cutter, job->src, job->len, job->packer->plan.window,
+                              job->marks, job->n_marks, job->dst, limit_of(job), &kept);
+    if (n <= 0)
+        return;
+    job->best.form = PEN__FORM_JPEG_CUT;
+    job->best.kept = kept;
+    job->best.len = (size_t)n;
+}
+
 /* ---- pixels --------------------------------------------------------------------------- */
 
 static size_t pixel_bytes(const pen__plan_cut *cut)
@@ -128,20 +148,38 @@ static int choose_cut(const packing *job)
     return best;
 }
 
-/* Run the line up to the cut; the image is in the packer's scratch memory, `spare` bytes of which
- * are left for others: at the end. */
-static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out)
+/* What to decode: the cut where there is one, as its window is found sooner.  `cut_info` is the
+ * place for what is said of it. */
+static pen__input input_of(const packing *job, pen_image_info *cut_info)
+{
+    const pen__plan *plan = &job->packer->plan;
+    const pen__rect kept = job->best.kept;
+    pen__input in = pen__input_of_file(plan, &job->best.info, job->src, job->len);
+    if (job->best.form != PEN__FORM_JPEG_CUT ||
+        pen_image_probe(job->dst, job->best.len, cut_info, NULL) != 0)
+        return in;
+    in.src = job->dst;
+    in.len = job->best.len;
+    in.info = cut_info;
+    in.window.x -= kept.x;
+    in.window.y -= kept.y;
+    return in;
+}
+
+/* Run the line up to the cut; the image is at the front of the scratch memory, in which `spare`
+ * bytes are left for others: *rest. */
+static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out, uint8_t **rest)
 {
     pen__packer *packer = job->packer;
     pen__plan *plan = &packer->plan;
+    pen_image_info cut_info;
     pen__plan_keep(plan, -1, cut);
-    const pen__input in = pen__input_of_file(plan, &job->best.info, job->src, job->len);
-    if (plan->library_bytes > MAX_BYTES)
-        return false;
+    const pen__input in = input_of(job, &cut_info);
     uint8_t *scratch = scratch_of(packer, plan->scratch_bytes + spare);
-    if (!scratch)
+    if (!scratch || pen__decode_memory(in.info, in.window) > MAX_BYTES)
         return false;
-    if (job->n_marks > 0)
+    *rest = scratch + plan->scratch_bytes;
+    if (in.src == job->src && job->n_marks > 0)
         pen__decoder_give_marks(packer->dec, job->marks, job->n_marks);
     return pen__run_to_cut(plan, packer->dec, &in, scratch, out, NULL) == 0;
 }
@@ -155,7 +193,8 @@ static void try_pixels(packing *job)
     const pen__plan_cut cut = job->packer->plan.cuts[at];
     const size_t bytes = pixel_bytes(&cut);
     pen__image image;
-    if (!may_be(job, PEN__FORM_PIXELS) || bytes > limit || !make_pixels(job, at, 0, &image))
+    uint8_t *rest;
+    if (!may_be(job, PEN__FORM_PIXELS) || bytes > limit || !make_pixels(job, at, 0, &image, &rest))
         return;
     memcpy(job->dst, image.px, bytes);
     job->best.form = PEN__FORM_PIXELS;
@@ -232,6 +271,7 @@ int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8
                    .dst_cap = dst_cap - PEN__PARCEL_HEAD,
                    .best = {.form = PEN__FORM_RAW, .raw_len = len, .len = len}};
     if (plan_file(&job)) {
+        try_cut(&job);
         try_pixels(&job);
         try_bytes(&job);
         trim_scratch(packer);

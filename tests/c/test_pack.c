@@ -26,10 +26,10 @@ static file pack(pen__packer *packer, const pen__pack_order *order, file f)
     return out;
 }
 
-/* Not made yet: the JPEG cut and coded pixels. */
+/* Not made yet: coded pixels. */
 static bool is_made(int form)
 {
-    return form != PEN__FORM_JPEG_CUT && form != PEN__FORM_PIXELS_CODED;
+    return form != PEN__FORM_PIXELS_CODED;
 }
 
 static pen__form form_of(file parcel)
