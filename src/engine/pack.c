@@ -1,7 +1,7 @@
 /* pack.c - find the smallest exact form of a sample.
  *
- * Candidates are tried from the cheap to the dear, each with the length of the best so far as its
- * limit, so that whoever cannot win gives up early or is not tried at all (is_worth_coding):
+ * Candidates are tried with the length of the best so far as their limit, so that whoever cannot
+ * win gives up early, or is not tried at all where that can be guessed (may_win_coded, try_all):
  *
  *     raw            costs nothing
  *     cut            of a JPEG file: parses what the window needs, copies bits
@@ -13,12 +13,14 @@
  */
 #include "engine/pack.h"
 
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/fail.h"
 #include "base/mem.h"
 #include "codec/bytes.h"
+#include "codec/pixel_code.h"
 #include "engine/run.h"
 #include "ops/jpeg_cut.h"
 
@@ -77,13 +79,18 @@ void pen__packer_free(pen__packer *packer)
     pen__free(packer);
 }
 
+static size_t align_up(size_t n)
+{
+    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+}
+
 static uint8_t *scratch_of(pen__packer *packer, size_t bytes)
 {
     if (bytes > MAX_BYTES)
         return NULL;
     if (packer->scratch_cap < bytes) {
         pen__free(packer->scratch);
-        packer->scratch = pen__aligned(ALIGN, (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1));
+        packer->scratch = pen__aligned(ALIGN, align_up(bytes));
         packer->scratch_cap = packer->scratch ? bytes : 0;
     }
     return packer->scratch;
@@ -111,28 +118,72 @@ static size_t limit_of(const packing *job)
     return job->best.len > 0 ? job->best.len - 1 : 0;
 }
 
-/* ---- a part of a JPEG file ------------------------------------------------------------ */
-
-static void try_cut(packing *job)
-{
-    pen__rect kept;
-    if (!may_be(job, PEN__FORM_JPEG_CUT) || job->best.info.format != PEN_FORMAT_JPEG)
-        return;
-    int64_t n = pen__jpeg_cut(job->packer->cutter, job->src, job->len, job->packer->plan.window,
-                              job->marks, job->n_marks, job->dst, limit_of(job), &kept);
-    if (n <= 0)
-        return;
-    job->best.form = PEN__FORM_JPEG_CUT;
-    job->best.kept = kept;
-    job->best.len = (size_t)n;
-}
-
-/* ---- pixels --------------------------------------------------------------------------- */
+/* ---- guesses: nothing depends on them but time ------------------------------------------ */
 
 static size_t pixel_bytes(const pen__plan_cut *cut)
 {
     return (size_t)cut->w * (size_t)cut->h * (size_t)cut->ch;
 }
+
+/* Bytes that coded pixels take.  What a JPEG file spends on a pixel says how much there is to code:
+ * the share of the pixels' bytes that is left goes with its square root.  Measured on 860 crops of
+ * photographs, resized to 224 x 224: 0.6 of it in the middle, a quarter more or less for most. */
+static double guess_coded(double bytes_a_pixel, const pen__plan_cut *cut)
+{
+    const double share = 0.6 * sqrt(bytes_a_pixel), most = 2.0 / 3;
+    return (double)pixel_bytes(cut) * (share < most ? share : most);
+}
+
+/* Bytes of JPEG or PNG file that go to a pixel: of the part that is needed where it was cut out. */
+static double bytes_a_pixel(const packing *job)
+{
+    const pen__rect window = job->packer->plan.window;
+    if (job->best.form == PEN__FORM_JPEG_CUT)
+        return (double)job->best.len / ((double)window.w * window.h);
+    return (double)job->len / ((double)job->best.info.width * job->best.info.height);
+}
+
+/* Is it possible that coded pixels are the smallest form?  With three quarters of the guess, what
+ * is missed makes the whole a thousandth larger. */
+static bool may_win_coded(const packing *job, const pen__plan_cut *cut)
+{
+    return may_be(job, PEN__FORM_PIXELS_CODED) &&
+           0.75 * guess_coded(bytes_a_pixel(job), cut) <= (double)limit_of(job);
+}
+
+/* About what the JPEG cut takes, before it was made. */
+static double guess_cut(const packing *job)
+{
+    const pen__rect window = job->packer->plan.window;
+    return bytes_a_pixel(job) * ((double)window.w * window.h);
+}
+
+/* ---- a part of a JPEG file ------------------------------------------------------------ */
+
+static void try_cut(packing *job)
+{
+    pen__rect kept;
+    const pen_image_info info = job->best.info;
+    if (!may_be(job, PEN__FORM_JPEG_CUT) || info.format != PEN_FORMAT_JPEG)
+        return;
+    const size_t limit = limit_of(job);
+    uint8_t *to = job->best.form == PEN__FORM_RAW ? job->dst : scratch_of(job->packer, limit);
+    int64_t n =
+        to ? pen__jpeg_cut(job->packer->cutter, job->src, job->len, job->packer->plan.window,
+                           job->marks, job->n_marks, to, limit, &kept)
+           : 0;
+    if (n <= 0)
+        return;
+    if (to != job->dst)
+        memcpy(job->dst, to, (size_t)n);
+    job->best = (pen__parcel){.form = PEN__FORM_JPEG_CUT,
+                              .info = info,
+                              .kept = kept,
+                              .raw_len = job->len,
+                              .len = (size_t)n};
+}
+
+/* ---- pixels --------------------------------------------------------------------------- */
 
 /* Where the image is smallest, the earliest of equals: that is least work here.  -1: nowhere. */
 static int choose_cut(const packing *job)
@@ -184,24 +235,42 @@ static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out, ui
     return pen__run_to_cut(plan, packer->dec, &in, scratch, out, NULL) == 0;
 }
 
-static void try_pixels(packing *job)
+static void take_pixels(packing *job, pen__form form, const pen__plan_cut *cut, const uint8_t *data,
+                        size_t len)
 {
-    const size_t limit = limit_of(job);
-    const int at = choose_cut(job);
+    memcpy(job->dst, data, len);
+    job->best.form = form;
+    job->best.cut = cut->n_ops;
+    job->best.kept = (pen__rect){0, 0, cut->w, cut->h};
+    job->best.channels = cut->ch;
+    job->best.len = len;
+}
+
+static void try_pixels(packing *job, int at)
+{
     if (at < 0)
         return;
     const pen__plan_cut cut = job->packer->plan.cuts[at];
-    const size_t bytes = pixel_bytes(&cut);
+    const size_t limit = limit_of(job), bytes = pixel_bytes(&cut);
+    const bool is_plain = may_be(job, PEN__FORM_PIXELS) && bytes <= limit;
+    const bool is_coded = may_win_coded(job, &cut);
+    if (!is_plain && !is_coded)
+        return;
+    const size_t coder_bytes = is_coded ? align_up(pen__pixels_scratch(cut.w, cut.h, cut.ch)) : 0;
+    const size_t bound = is_coded ? pen__pixels_bound(cut.w, cut.h, cut.ch) : 0;
     pen__image image;
     uint8_t *rest;
-    if (!may_be(job, PEN__FORM_PIXELS) || bytes > limit || !make_pixels(job, at, 0, &image, &rest))
+    if (!make_pixels(job, at, coder_bytes + bound, &image, &rest))
         return;
-    memcpy(job->dst, image.px, bytes);
-    job->best.form = PEN__FORM_PIXELS;
-    job->best.cut = cut.n_ops;
-    job->best.kept = (pen__rect){0, 0, cut.w, cut.h};
-    job->best.channels = cut.ch;
-    job->best.len = bytes;
+    const size_t most = is_plain ? bytes - 1 : limit;
+    uint8_t *coded = rest + coder_bytes;
+    int64_t n = is_coded ? pen__pixels_encode(image.px, image.w, image.h, image.ch, rest, coded,
+                                              most < bound ? most : bound)
+                         : 0;
+    if (n > 0)
+        take_pixels(job, PEN__FORM_PIXELS_CODED, &cut, coded, (size_t)n);
+    else if (is_plain)
+        take_pixels(job, PEN__FORM_PIXELS, &cut, image.px, bytes);
 }
 
 /* ---- coded bytes ---------------------------------------------------------------------- */
@@ -247,6 +316,23 @@ static bool plan_file(packing *job)
     return true;
 }
 
+/* The JPEG cut comes first, as it is cheap and pixels come out of it sooner; unless it is so large
+ * that coded pixels will be smaller: then it is made only if they disappoint. */
+static void try_all(packing *job)
+{
+    const int at = choose_cut(job);
+    const double cut_bytes = guess_cut(job);
+    const bool is_large =
+        at >= 0 && may_be(job, PEN__FORM_PIXELS_CODED) &&
+        cut_bytes > 1.5 * guess_coded(bytes_a_pixel(job), &job->packer->plan.cuts[at]);
+    if (!is_large)
+        try_cut(job);
+    try_pixels(job, at);
+    if (is_large && (double)job->best.len > cut_bytes)
+        try_cut(job);
+    try_bytes(job);
+}
+
 static int64_t cpu_now_ns(void)
 {
     struct timespec t;
@@ -271,9 +357,7 @@ int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8
                    .dst_cap = dst_cap - PEN__PARCEL_HEAD,
                    .best = {.form = PEN__FORM_RAW, .raw_len = len, .len = len}};
     if (plan_file(&job)) {
-        try_cut(&job);
-        try_pixels(&job);
-        try_bytes(&job);
+        try_all(&job);
         trim_scratch(packer);
     }
     if (job.best.form == PEN__FORM_RAW && len > 0)

@@ -21,7 +21,7 @@ typedef enum pen__form {
     PEN__FORM_RAW = 0,      /* the file */
     PEN__FORM_JPEG_CUT,     /* a JPEG file of the part that the plan's window needs */
     PEN__FORM_PIXELS,       /* the image at a cut of the line */
-    PEN__FORM_PIXELS_CODED, /* the same, coded by codec/pixels.h */
+    PEN__FORM_PIXELS_CODED, /* the same, coded by codec/pixel_code.h */
     PEN__FORM_ZSTD,         /* the file, coded: one that is not compressed by itself */
     PEN__FORM_LZ4,
     PEN__FORM_COUNT

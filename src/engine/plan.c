@@ -354,6 +354,12 @@ void pen__plan_keep(pen__plan *plan, int from, int to)
     plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
 }
 
+void pen__plan_add_scratch(pen__plan *plan, size_t bytes)
+{
+    plan->needs.kernel_bytes = max_of(plan->needs.kernel_bytes, bytes);
+    plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
+}
+
 pen__buffers pen__plan_buffers(const pen__plan *plan, void *scratch)
 {
     const pen__needs *needs = &plan->needs;

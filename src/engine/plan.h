@@ -126,6 +126,8 @@ int pen__plan_find_cut(const pen__plan *plan, int n_ops);
 /* Run only a part of what was built: from the image at cut `from` on, which is given then (-1: from
  * the file), up to the image at cut `to`. */
 void pen__plan_keep(pen__plan *plan, int from, int to);
+/* Count scratch that something else takes before the first step, where kernels have theirs. */
+void pen__plan_add_scratch(pen__plan *plan, size_t bytes);
 
 /* Where in the scratch memory what begins. */
 typedef struct pen__buffers {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "codec/pixel_code.h"
 #include "ops/augmix_ops.h"
 #include "ops/color.h"
 #include "ops/geometry.h"
@@ -193,6 +194,11 @@ static int begin(const pen__plan *plan, pen__decoder *dec, const pen__input *in,
     if (in->kind == PEN__INPUT_PIXELS) {
         *im = in->pixels; /* where they are: the next image goes to the other buffer anyway */
         return 0;
+    }
+    if (in->kind == PEN__INPUT_CODED) {
+        *im = (pen__image){im->px, in->pixels.w, in->pixels.h, in->pixels.ch};
+        return pen__pixels_decode(in->src, in->len, im->w, im->h, im->ch, buffers->kernel, im->px,
+                                  err);
     }
     return plan->starts_in_flow ? decode_in_flow(plan, dec, in, im, buffers->kernel, err)
                                 : pen__decode(dec, in->src, in->len, in->info, in->window, im, err);

@@ -22,6 +22,7 @@ enum { PEN__SHARE_DECODE, PEN__SHARE_AUGMENT, PEN__SHARE_TOKENIZE, PEN__SHARE_TR
 typedef enum pen__input_kind {
     PEN__INPUT_FILE,   /* an encoded image at src: `window` of it is decoded */
     PEN__INPUT_PIXELS, /* the image at the cut where the plan begins */
+    PEN__INPUT_CODED,  /* the same, coded by codec/pixel_code.h, at src */
 } pen__input_kind;
 
 typedef struct pen__input {
@@ -30,7 +31,7 @@ typedef struct pen__input {
     size_t len;
     const pen_image_info *info; /* what a probe said of src */
     pen__rect window;
-    pen__image pixels; /* may be written to */
+    pen__image pixels; /* may be written to; of coded ones the size alone counts */
 } pen__input;
 
 /* The usual case: the whole of a plan, on the file it was made for. */

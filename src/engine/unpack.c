@@ -3,6 +3,7 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "codec/pixel_code.h"
 
 enum { ALIGN = 64 };
 
@@ -47,8 +48,6 @@ static int plan_cut_file(pen__unpacking *u, pen__plan *plan, pen_error *err)
 static int plan_pixels(pen__unpacking *u, uint8_t *px, pen__plan *plan, pen_error *err)
 {
     const pen__parcel *p = &u->parcel;
-    if (p->form == PEN__FORM_PIXELS_CODED)
-        return pen__fail(err, PEN_EUNSUPPORTED, -1, "coded pixels");
     const int at = pen__plan_find_cut(plan, p->cut);
     const pen__plan_cut *cut = at >= 0 ? &plan->cuts[at] : NULL;
     if (!cut || cut->n_ops != p->cut || cut->w != p->kept.w || cut->h != p->kept.h ||
@@ -56,6 +55,12 @@ static int plan_pixels(pen__unpacking *u, uint8_t *px, pen__plan *plan, pen_erro
         return pen__fail(err, PEN_ECORRUPT, -1, "pixels that are not those at a cut of the line");
     pen__plan_keep(plan, at, plan->n_cuts - 1);
     u->in = (pen__input){.kind = PEN__INPUT_PIXELS, .pixels = {px, cut->w, cut->h, cut->ch}};
+    if (p->form == PEN__FORM_PIXELS_CODED) {
+        u->in.kind = PEN__INPUT_CODED;
+        u->in.src = p->data;
+        u->in.len = p->len;
+        pen__plan_add_scratch(plan, pen__pixels_scratch(cut->w, cut->h, cut->ch));
+    }
     return 0;
 }
 
