@@ -8,11 +8,13 @@
 
 #include "base/text.h"
 
-static const char *const filter_names[] = {"nearest", "lanczos", "bilinear",
-                                           "bicubic", "box",     "hamming"};
-static const char *const padding_names[] = {"constant", "edge", "reflect", "symmetric"};
-static const char *const scaling_names[] = {"divide", "multiply", "none"};
-static const char *const dtype_names[] = {"auto", "uint8", "float32", "float16", "bfloat16"};
+const char *const pen__filter_names[] = {"nearest", "lanczos", "bilinear", "bicubic",
+                                         "box",     "hamming", NULL};
+const char *const pen__padding_names[] = {"constant", "edge", "reflect", "symmetric", NULL};
+const char *const pen__scaling_names[] = {"divide", "multiply", "none", NULL};
+const char *const pen__dtype_names[] = {"auto", "uint8", "float32", "float16", "bfloat16", NULL};
+const char *const pen__layout_names[] = {"NCHW", "NHWC", NULL};
+const char *const pen__augment_policy_names[] = {"imagenet", "cifar10", "svhn", NULL};
 
 static void add_floats(pen__text *out, const char *name, const float *values, int n)
 {
@@ -33,7 +35,7 @@ static void add_doubles(pen__text *out, const char *name, const double *values, 
 /* How pixels between pixels and outside of the image are made. */
 static void add_sampling(pen__text *out, pen_filter filter, const uint8_t fill[PEN_MAX_CHANNELS])
 {
-    pen__text_add(out, ",\"interpolation\":\"%s\",\"fill\":[%d,%d,%d]", filter_names[filter],
+    pen__text_add(out, ",\"interpolation\":\"%s\",\"fill\":[%d,%d,%d]", pen__filter_names[filter],
                   fill[0], fill[1], fill[2]);
 }
 
@@ -48,7 +50,7 @@ static void add_crop(pen__text *out, const pen_op *op)
     if (op->kind == PEN_OP_RANDOM_CROP)
         pen__text_add(out, ",\"pad_if_needed\":%s", op->crop.pad_if_needed ? "true" : "false");
     pen__text_add(out, ",\"padding_mode\":\"%s\",\"fill\":[%d,%d,%d]",
-                  padding_names[op->crop.padding_mode], op->crop.fill[0], op->crop.fill[1],
+                  pen__padding_names[op->crop.padding_mode], op->crop.fill[0], op->crop.fill[1],
                   op->crop.fill[2]);
 }
 
@@ -60,7 +62,7 @@ static void add_area(pen__text *out, const pen_op *op)
     add_floats(out, "ratio", ratio, 2);
     if (op->kind == PEN_OP_RANDOM_RESIZED_CROP) {
         pen__text_add(out, ",\"size\":[%d,%d],\"interpolation\":\"%s\"", op->area.h, op->area.w,
-                      filter_names[op->area.filter]);
+                      pen__filter_names[op->area.filter]);
         return;
     }
     pen__text_add(out, ",\"p\":%.9g", (double)op->area.p);
@@ -105,9 +107,8 @@ static void add_warp(pen__text *out, const pen_op *op)
 
 static void add_augment(pen__text *out, const pen_op *op)
 {
-    static const char *const policy_names[] = {"imagenet", "cifar10", "svhn"};
     if (op->kind == PEN_OP_AUTO_AUGMENT)
-        pen__text_add(out, ",\"policy\":\"%s\"", policy_names[op->augment.policy]);
+        pen__text_add(out, ",\"policy\":\"%s\"", pen__augment_policy_names[op->augment.policy]);
     if (op->kind == PEN_OP_RAND_AUGMENT)
         pen__text_add(out, ",\"num_ops\":%d,\"magnitude\":%d", op->augment.num_ops,
                       op->augment.magnitude);
@@ -133,7 +134,7 @@ static void add_settings(pen__text *out, const pen_op *op)
     case PEN_OP_RESIZE:
         pen__text_add(out, ",\"size\":[%d,%d],\"max_size\":%d,\"interpolation\":\"%s\"",
                       op->resize.h, op->resize.w, op->resize.max_size,
-                      filter_names[op->resize.filter]);
+                      pen__filter_names[op->resize.filter]);
         break;
     case PEN_OP_CENTER_CROP:
     case PEN_OP_RANDOM_CROP:
@@ -191,7 +192,7 @@ static void add_settings(pen__text *out, const pen_op *op)
         break;
     case PEN_OP_TO_TENSOR: /* the usual one is not written: hashes are older than the choice */
         if (op->to_tensor.scaling != PEN_SCALING_DIVIDE)
-            pen__text_add(out, ",\"scaling\":\"%s\"", scaling_names[op->to_tensor.scaling]);
+            pen__text_add(out, ",\"scaling\":\"%s\"", pen__scaling_names[op->to_tensor.scaling]);
         break;
     default: /* ToTensor, RandomOrder, Compose have none */
         break;
@@ -218,8 +219,8 @@ char *pen__describe(const pen_pipeline *pipe)
 {
     pen__text out = {0};
     pen__text_add(&out, "{\"numerics\":%d,\"dtype\":\"%s\",\"layout\":\"%s\",",
-                  PEN_NUMERICS_VERSION, dtype_names[pipe->shape.dtype],
-                  pipe->shape.layout == PEN_LAYOUT_NCHW ? "NCHW" : "NHWC");
+                  PEN_NUMERICS_VERSION, pen__dtype_names[pipe->shape.dtype],
+                  pen__layout_names[pipe->shape.layout]);
     add_ops(&out, pipe, 0, pipe->n_ops);
     pen__text_add(&out, "}");
     if (out.failed) {
