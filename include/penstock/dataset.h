@@ -86,6 +86,9 @@ typedef struct pen_dataset_opts {
      * ends opening with PEN_ECANCELED. */
     int (*progress)(void *ctx, int64_t done, int64_t total);
     void *progress_ctx;
+    /* Read no file that a link or ".." leads out of the directory to: PEN_EIO names it.  For
+     * servers; needs Linux 5.6.  Default false: links are followed. */
+    bool is_confined;
 } pen_dataset_opts;
 
 PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);

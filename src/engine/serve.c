@@ -17,16 +17,13 @@
  * shall not wait for an answer from there.
  *
  * libmicrohttpd aborts the process when it finds itself broken.  A training run is worth more
- * than its metrics: its thread ends instead, and nothing of it is touched any more.
+ * than its metrics: http_guard.c ends its thread instead.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +36,8 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "base/place.h"
+#include "engine/http_guard.h"
 #include "engine/loader_impl.h"
 #include "engine/views.h"
 
@@ -47,22 +46,15 @@ enum {
     IDLE_S = 5,                /* a connection that says nothing for so long is closed */
     REQUEST_BYTES = 16 * 1024, /* of memory for a connection */
     PORTS = 16,                /* tried upwards, where another process has the first */
-    ADDRESS_CAP = 80,
-    AT_ADDRESS = 0, /* pen_loader.servers */
+    AT_ADDRESS = 0,            /* pen_loader.servers */
     LOCALLY = 1,
 };
-
-typedef union place {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-} place;
 
 typedef struct pen__server {
     struct pen__server *next;
     bool is_local, is_loopback;
-    place wanted;              /* what was asked for; the port may have become another */
-    char address[ADDRESS_CAP]; /* what it came to */
+    pen__place wanted;             /* what was asked for; the port may have become another */
+    char address[PEN__PLACE_TEXT]; /* what it came to */
     int fd;
     struct MHD_Daemon *daemon;
     const pen_loader **loaders; /* guarded by `list` */
@@ -94,25 +86,9 @@ static void in_child(void)
     after_fork();
 }
 
-/* ---- panics ---- */
-
-static atomic_bool is_broken;
-static _Thread_local jmp_buf *escape; /* of a thread of ours, inside the library */
-
-/* It must not return.  Who has no escape is one of the library's own threads. */
-static void on_panic(void *ctx, const char *file, unsigned line, const char *why)
-{
-    (void)ctx, (void)file, (void)line, (void)why;
-    atomic_store(&is_broken, true);
-    if (escape)
-        longjmp(*escape, 1);
-    pthread_exit(NULL);
-}
-
 static void prepare(void)
 {
     pthread_atfork(before_fork, after_fork, in_child);
-    MHD_set_panic_func(on_panic, NULL);
 }
 
 /* ---- answers ---- */
@@ -224,88 +200,15 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, cons
     return refuse(connection, MHD_HTTP_NOT_FOUND, "/metrics and /status.json are here\n");
 }
 
-/* ---- addresses ---- */
-
-/* "127.0.0.1:9464", "[::1]:9464", "localhost:9464", ":9464".  Names are not looked up. */
-static bool parse_place(const char *text, place *out)
-{
-    char host[64];
-    const char *colon = strrchr(text, ':');
-    memset(out, 0, sizeof *out);
-    if (!colon || (size_t)(colon - text) >= sizeof host || strlen(colon + 1) > 5 || !colon[1] ||
-        strspn(colon + 1, "0123456789") != strlen(colon + 1))
-        return false;
-    const long port = strtol(colon + 1, NULL, 10);
-    if (port > 65535)
-        return false;
-    size_t len = (size_t)(colon - text);
-    memcpy(host, text, len);
-    host[len] = '\0';
-    if (host[0] == '[' && host[len - 1] == ']') {
-        host[len - 1] = '\0';
-        out->v6.sin6_family = AF_INET6;
-        out->v6.sin6_port = htons((uint16_t)port);
-        return inet_pton(AF_INET6, host + 1, &out->v6.sin6_addr) == 1;
-    }
-    out->v4.sin_family = AF_INET;
-    out->v4.sin_port = htons((uint16_t)port);
-    if (len == 0 || strcmp(host, "localhost") == 0)
-        out->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    else
-        return inet_pton(AF_INET, host, &out->v4.sin_addr) == 1;
-    return true;
-}
-
-static bool is_loopback(const place *p)
-{
-    return p->any.sa_family == AF_INET ? ntohl(p->v4.sin_addr.s_addr) >> 24 == 127
-                                       : IN6_IS_ADDR_LOOPBACK(&p->v6.sin6_addr);
-}
-
-static in_port_t *port_of(place *p)
-{
-    return p->any.sa_family == AF_INET ? &p->v4.sin_port : &p->v6.sin6_port;
-}
-
-static void write_place(place *p, char text[ADDRESS_CAP])
-{
-    char host[INET6_ADDRSTRLEN] = "";
-    const bool is_v4 = p->any.sa_family == AF_INET;
-    inet_ntop(p->any.sa_family, is_v4 ? (void *)&p->v4.sin_addr : (void *)&p->v6.sin6_addr, host,
-              sizeof host);
-    snprintf(text, ADDRESS_CAP, is_v4 ? "%s:%d" : "[%s]:%d", host, ntohs(*port_of(p)));
-}
-
-/* A listening socket; -errno. */
-static int listen_at(const struct sockaddr *at, socklen_t len)
-{
-    const int one = 1;
-    int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    if (at->sa_family != AF_UNIX)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, at, len) == 0 && listen(fd, MAX_CONNECTIONS) == 0)
-        return fd;
-    int rc = -errno;
-    close(fd);
-    return rc;
-}
+/* ---- sockets ---- */
 
 /* At the place that is wanted, or at the next free port above it. */
 static int listen_near(pen__server *server)
 {
-    place at = server->wanted;
-    const int port = ntohs(*port_of(&at));
-    const socklen_t len = at.any.sa_family == AF_INET ? sizeof at.v4 : sizeof at.v6;
-    int fd = -EADDRINUSE;
-    for (int i = 0; fd == -EADDRINUSE && i < PORTS && port + i <= 65535; i++) {
-        *port_of(&at) = htons((uint16_t)(port + i));
-        fd = listen_at(&at.any, len);
-    }
-    socklen_t got = len;
-    if (fd >= 0 && getsockname(fd, &at.any, &got) == 0)
-        write_place(&at, server->address);
+    pen__place at = server->wanted;
+    int fd = pen__listen_near(&at, PORTS, MAX_CONNECTIONS);
+    if (fd >= 0)
+        pen__place_write(&at, server->address);
     return fd;
 }
 
@@ -314,51 +217,32 @@ static int listen_locally(void)
     struct sockaddr_un at = {.sun_family = AF_UNIX}; /* a first byte of 0: abstract */
     const int n =
         snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "penstock-%lld", (long long)getpid());
-    return listen_at((const struct sockaddr *)&at,
-                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n));
+    return pen__listen_at((const struct sockaddr *)&at,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n),
+                          MAX_CONNECTIONS);
 }
 
 /* ---- servers; `life` is held ---- */
 
-static struct MHD_Daemon *call_start(pen__server *server)
+static void call_start(void *ctx)
 {
+    pen__server *server = ctx;
     const unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD |
                            (server->wanted.any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0U);
-    return MHD_start_daemon(flags, 0, NULL, NULL, answer, server, MHD_OPTION_LISTEN_SOCKET,
-                            server->fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-                            MHD_OPTION_END);
+    server->daemon =
+        MHD_start_daemon(flags, 0, NULL, NULL, answer, server, MHD_OPTION_LISTEN_SOCKET, server->fd,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES, MHD_OPTION_END);
 }
 
-static void start_daemon(pen__server *server)
+static void call_stop(void *ctx)
 {
-    jmp_buf here;
-    sigset_t all;
-    static sigset_t before; /* `life` guards it, and longjmp leaves it */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals belong to the program */
-    escape = &here;
-    if (setjmp(here) == 0)
-        server->daemon = call_start(server);
-    escape = NULL;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const pen__server *server = ctx;
+    MHD_stop_daemon(server->daemon);
 }
 
-/* Joins its thread, closes the socket.  False: it is broken, and may still look at the server. */
-static bool stop_daemon(const pen__server *server)
-{
-    jmp_buf here;
-    if (atomic_load(&is_broken))
-        return false;
-    escape = &here;
-    if (setjmp(here) == 0)
-        MHD_stop_daemon(server->daemon);
-    escape = NULL;
-    return !atomic_load(&is_broken);
-}
-
-static pen__server *find_server(const place *wanted, bool is_local)
+static pen__server *find_server(const pen__place *wanted, bool is_local)
 {
     for (pen__server *s = servers; s; s = s->next)
         if (s->is_local == is_local &&
@@ -368,11 +252,11 @@ static pen__server *find_server(const place *wanted, bool is_local)
 }
 
 /* 0, or -errno. */
-static int begin_server(const place *wanted, bool is_local, pen__server **out)
+static int begin_server(const pen__place *wanted, bool is_local, pen__server **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, prepare);
-    if (atomic_load(&is_broken))
+    if (pen__http_is_broken())
         return -EIO;
     pen__server *server = pen__calloc(1, sizeof *server);
     if (!server)
@@ -380,7 +264,7 @@ static int begin_server(const place *wanted, bool is_local, pen__server **out)
     server->is_local = is_local;
     if (!is_local) {
         server->wanted = *wanted;
-        server->is_loopback = is_loopback(wanted);
+        server->is_loopback = pen__place_is_loopback(wanted);
     }
     server->fd = is_local ? listen_locally() : listen_near(server);
     if (server->fd < 0) {
@@ -388,10 +272,10 @@ static int begin_server(const place *wanted, bool is_local, pen__server **out)
         pen__free(server);
         return rc;
     }
-    start_daemon(server);
+    const bool is_sound = pen__http_call(call_start, server);
     if (!server->daemon) {
         close(server->fd);
-        if (!atomic_load(&is_broken))
+        if (is_sound)
             pen__free(server);
         return -ENOMEM;
     }
@@ -412,8 +296,8 @@ static void end_server(pen__server *server)
             break;
         }
     pthread_mutex_unlock(&list);
-    if (!stop_daemon(server))
-        return; /* lost: nobody knows who still holds it */
+    if (!pen__http_call(call_stop, server)) /* joins its thread, closes the socket */
+        return;                             /* lost: nobody knows who still holds it */
     pen__free(server->loaders);
     pen__free(server);
 }
@@ -452,7 +336,7 @@ static void hide(pen__server *server, const pen_loader *loader)
 }
 
 /* Show a loader at a place, and begin the server if it is the first there. */
-static int join_server(pen_loader *loader, const place *wanted, bool is_local)
+static int join_server(pen_loader *loader, const pen__place *wanted, bool is_local)
 {
     pthread_mutex_lock(&life);
     pen__server *server = find_server(wanted, is_local);
@@ -469,10 +353,10 @@ static int join_server(pen_loader *loader, const place *wanted, bool is_local)
 
 static int serve_at(pen_loader *loader, const char *address, pen_error *err)
 {
-    place wanted;
+    pen__place wanted;
     if (!*address || strcmp(address, "off") == 0)
         return 0;
-    if (!parse_place(address, &wanted))
+    if (!pen__place_parse(address, &wanted))
         return pen__fail(err, PEN_EINVAL, -1,
                          "metrics wants an address such as 127.0.0.1:9464 or [::1]:9464, not '%s'",
                          address);

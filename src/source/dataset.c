@@ -135,6 +135,7 @@ static int keep_cache_dir(pen_dataset *ds, const pen_dataset_opts *opts, pen_err
 static int finish(pen_dataset *ds, int rc, const pen_dataset_opts *opts, pen_dataset **out,
                   pen_error *err)
 {
+    ds->is_confined = opts->is_confined;
     if (rc == 0)
         rc = keep_cache_dir(ds, opts, err);
     if (rc == 0)
@@ -227,7 +228,7 @@ int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint3
     pen__shown shown;
     size_t n = pen__index_path(&ds->index, entry, strlen(pen__index_name(&ds->index, entry)), path);
     struct stat st;
-    int fd = pen__open_regular(ds->root_fd, path, &st, err);
+    int fd = (ds->is_confined ? pen__open_beneath : pen__open_regular)(ds->root_fd, path, &st, err);
     if (fd < 0) {
         pen__fail_prefix(err, "in '%s'", pen__show(&shown, ds->root, strlen(ds->root)));
         return fd;

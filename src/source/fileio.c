@@ -3,22 +3,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "base/mem.h"
 #include "source/names.h"
 
-int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *err)
+enum {
+    FLAGS = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+    BENEATH_TRIES = 16, /* a rename anywhere meanwhile makes the kernel give up */
+};
+
+/* A descriptor of `path` that turned out to be a regular file, or that is closed again. */
+static int keep_regular(int fd, const char *path, struct stat *st, pen_error *err)
 {
     pen__shown shown;
-    int fd;
-    do
-        fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    while (fd < 0 && errno == EINTR);
-    if (fd < 0)
-        return pen__fail_errno(err, errno, "open", pen__show(&shown, path, strlen(path)));
     if (fstat(fd, st) != 0) {
         int reason = errno;
         close(fd);
@@ -30,6 +32,43 @@ int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *
                          pen__show(&shown, path, strlen(path)));
     }
     return fd;
+}
+
+int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *err)
+{
+    pen__shown shown;
+    int fd;
+    do
+        fd = openat(dir_fd, path, FLAGS);
+    while (fd < 0 && errno == EINTR);
+    if (fd < 0)
+        return pen__fail_errno(err, errno, "open", pen__show(&shown, path, strlen(path)));
+    return keep_regular(fd, path, st, err);
+}
+
+int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *err)
+{
+    const struct open_how how = {.flags = FLAGS,
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    pen__shown shown;
+    long fd = -1;
+    for (int i = 0; i < BENEATH_TRIES; i++) {
+        fd = syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
+        if (fd >= 0 || (errno != EINTR && errno != EAGAIN))
+            break;
+    }
+    if (fd >= 0)
+        return keep_regular((int)fd, path, st, err);
+    const int reason = errno;
+    pen__show(&shown, path, strlen(path));
+    if (reason == EXDEV || reason == ELOOP)
+        return pen__fail(err, PEN_EIO, -1,
+                         "'%s' leads out of the directory that is served: refused", shown.text);
+    if (reason == ENOSYS)
+        return pen__fail(err, PEN_EIO, -1,
+                         "cannot open '%s' safely: this kernel has no openat2 (Linux 5.6)",
+                         shown.text);
+    return pen__fail_errno(err, reason, "open", shown.text);
 }
 
 int64_t pen__pread_full(int fd, void *dst, size_t n, uint64_t offset)

@@ -13,6 +13,10 @@
  * Returns a descriptor, or PEN_EIO. */
 int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *err);
 
+/* The same, and nothing that lies outside of `dir_fd`, whatever links and ".." are in the path:
+ * the kernel resolves it beneath the directory (openat2).  PEN_EIO also where it has no openat2. */
+int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *err);
+
 /* Read n bytes at `offset`, whatever signals and short reads come between.
  * Returns what there was before the end of the file, or -errno. */
 int64_t pen__pread_full(int fd, void *dst, size_t n, uint64_t offset);

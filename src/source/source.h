@@ -51,10 +51,11 @@ struct pen_dataset {
     pen__index index;
     pen__intern classes; /* in order of label */
     char hash[PEN__DIGEST_TEXT];
-    char *cache; /* the cache directory, or NULL */
-    char *root;  /* folder, list: the directory, manifest: the one it is in; for messages */
-    int root_fd; /* what names are relative to, or -1 */
-    void *state; /* tar: its shards */
+    char *cache;      /* the cache directory, or NULL */
+    char *root;       /* folder, list: the directory, manifest: the one it is in; for messages */
+    int root_fd;      /* what names are relative to, or -1 */
+    bool is_confined; /* links do not lead out of it */
+    void *state;      /* tar: its shards */
     size_t state_bytes;
 };
 

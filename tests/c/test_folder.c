@@ -119,6 +119,35 @@ static void links_are_followed_and_a_loop_is_an_error(void **state)
     open_fails(in_tree("d"), NULL, PEN_EINVAL, "a/up': a link leads back");
 }
 
+static void a_confined_dataset_reads_nothing_outside_of_its_directory(void **state)
+{
+    (void)state;
+    put_text("real/x.jpg", "secret");
+    put_text("d/a/inside.jpg", "fine");
+    assert_int_equal(symlink("inside.jpg", in_tree("d/a/near.jpg")), 0);
+    assert_int_equal(symlink("../../real/x.jpg", in_tree("d/a/out.jpg")), 0);
+    assert_int_equal(symlink(in_tree("real/x.jpg"), in_tree("d/a/root.jpg")), 0);
+    assert_int_equal(symlink("../real", in_tree("d/b")), 0);
+    pen_dataset_opts opts;
+    pen_dataset_opts_init(&opts);
+    opts.is_confined = true;
+    pen_dataset *ds;
+    assert_int_equal(pen_dataset_open(&ds, in_tree("d"), &opts, NULL), 0);
+    assert_int_equal(pen_dataset_count(ds), 5);
+    assert_reads(ds, pen_dataset_find(ds, "a/inside"), "fine");
+    assert_reads(ds, pen_dataset_find(ds, "a/near"), "fine");
+    static const char *const outside[] = {"a/out", "a/root", "b/x"};
+    for (int i = 0; i < 3; i++) {
+        uint8_t bytes[64];
+        pen_error err;
+        const int64_t id = pen_dataset_find(ds, outside[i]);
+        assert_true(id >= 0);
+        assert_int_equal(pen_dataset_read(ds, id, bytes, sizeof bytes, &err), PEN_EIO);
+        assert_non_null(strstr(err.text, "leads out of the directory"));
+    }
+    pen_dataset_unref(ds);
+}
+
 static void a_dangling_link_with_an_images_name_is_an_error(void **state)
 {
     (void)state;
@@ -250,6 +279,7 @@ int main(void)
         CASE(hidden_and_other_files_are_passed_over_and_counted),
         CASE(files_that_differ_only_in_their_extension_keep_it),
         CASE(links_are_followed_and_a_loop_is_an_error),
+        CASE(a_confined_dataset_reads_nothing_outside_of_its_directory),
         CASE(a_dangling_link_with_an_images_name_is_an_error),
         CASE(fifos_never_block_and_are_no_images),
         CASE(a_file_that_changed_or_went_is_an_io_error_that_names_it),
