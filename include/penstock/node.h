@@ -1,0 +1,72 @@
+/* node.h - a storage node: serves datasets to loaders elsewhere, each sample in its smallest form.
+ *
+ *     pen_node_opts opts;
+ *     pen_node_opts_init(&opts);
+ *     opts.listen = "127.0.0.1:7470";
+ *     pen_node_create(&node, &opts, &err);
+ *     pen_node_add(node, NULL, "photos/", NULL, &err);
+ *     pen_node_start(node, &err);
+ *     ...
+ *     pen_node_free(node);
+ *
+ * `penstock serve` is this and little else; docs/protocol.md has what it speaks.
+ */
+#ifndef PENSTOCK_NODE_H
+#define PENSTOCK_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/dataset.h>
+#include <penstock/error.h>
+
+#define PEN_NODE_PORT 7470
+
+typedef struct pen_node pen_node;
+
+/* Limits keep one client from taking what others need.  A client is an address (of IPv6 the first
+ * 64 bits). */
+typedef struct pen_node_opts {
+    size_t struct_size;    /* set by pen_node_opts_init */
+    const char *listen;    /* "127.0.0.1:7470", "[::]:7470"; port 0: any that is free */
+    int cpus;              /* threads that decode and pack at once; 0: as many as there are cores */
+    const char *token;     /* what clients must know; NULL: nothing */
+    const char *tls_cert;  /* certificate chain and key, as PEM text; NULL: no TLS */
+    const char *tls_key;   /* never without the other */
+    int64_t memory_bytes;  /* answers that wait for their clients, at most */
+    int64_t buffer_bytes;  /* of that, for one request */
+    int max_connections;   /* in all */
+    int max_per_client;    /* connections of one client */
+    int max_requests;      /* that are worked on or answered at once; more are told 503 */
+    int max_header_bytes;  /* of a request, all lines together */
+    double requests_per_s; /* of one client, ten seconds' worth at once; more are told 429 */
+    double cpus_per_client; /* what packing for one client may take while it lasts, in cores; its
+                               further samples go out as they are stored.  0: no limit */
+    double idle_s;          /* a connection may be without a request, or take to send one */
+    double slow_s;          /* a client may take to accept the next piece of an answer */
+    double item_s;          /* a sample may wait for a thread: then it is an error, to try again */
+} pen_node_opts;
+
+PEN_API void pen_node_opts_init(pen_node_opts *opts);
+
+/* Nothing listens yet.  PEN_EINVAL: an option out of range; or an address beyond loopback without
+ * token or TLS.  What `opts` points to may go afterwards.  On success the caller owns *out. */
+PEN_API int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error *err);
+/* Serve what pen_dataset_open opens, before the node is started.  Nothing outside of it is ever
+ * read: links that lead out of a directory are refused.  name: 1 to 64 of A-Z a-z 0-9 . _ -, or
+ * NULL: the last part of the path, without .tar.  `opts` may be NULL. */
+PEN_API int pen_node_add(pen_node *node, const char *name, const char *spec,
+                         const pen_dataset_opts *opts, pen_error *err);
+PEN_API int pen_node_start(pen_node *node, pen_error *err);
+/* Where it listens, as text in `dst`; its length (0 before the start), or PEN_ENOSPC. */
+PEN_API int64_t pen_node_address(const pen_node *node, char *dst, size_t dst_cap);
+/* False once it was stopped, or cannot go on: then stop it and look for another. */
+PEN_API bool pen_node_is_running(const pen_node *node);
+/* Accept nothing more, let what is under way go on for up to grace_s, cut off the rest, and wait
+ * for all threads to end.  Does nothing where nothing was started. */
+PEN_API void pen_node_stop(pen_node *node, double grace_s);
+/* Stops without grace where that was not done.  NULL is legal. */
+PEN_API void pen_node_free(pen_node *node);
+
+#endif

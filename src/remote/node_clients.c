@@ -1,0 +1,165 @@
+/* node_clients.c - what each client has used: connections, requests, CPU time.
+ *
+ * A client is an address.  Its account outlives its connections, so that coming back does not help;
+ * when all places are taken, the account that was idle for longest makes room.  There are more
+ * places than connections, so one is always idle.
+ *
+ * Requests and CPU time are buckets that fill with time: what is in them may be used at once.
+ * `virtual_ns` is the time that threads have worked for a client, and whoever has the least is
+ * served next; who was away begins where the others are, and has saved nothing up.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "remote/node_impl.h"
+
+enum {
+    SPARE_PLACES = 256,
+    REQUESTS_AT_ONCE_S = 10, /* seconds' worth of requests and CPU time that may be saved up */
+    CPU_AT_ONCE_S = 2,
+    NONE = -1,
+};
+
+int pen__clients_init(pen__clients *clients, int max_connections)
+{
+    clients->cap = max_connections + SPARE_PLACES;
+    for (clients->n_heads = 64; clients->n_heads < clients->cap; clients->n_heads *= 2) {
+    }
+    clients->all = pen__calloc((size_t)clients->cap, sizeof *clients->all);
+    clients->heads = pen__malloc((size_t)clients->n_heads * sizeof *clients->heads);
+    if (!clients->all || !clients->heads)
+        return PEN_ENOMEM;
+    for (int i = 0; i < clients->n_heads; i++)
+        clients->heads[i] = NONE;
+    return 0;
+}
+
+void pen__clients_fini(pen__clients *clients)
+{
+    pen__free(clients->all);
+    pen__free(clients->heads);
+    memset(clients, 0, sizeof *clients);
+}
+
+/* IPv4 as IPv6 writes it; of IPv6 the network, for who has one has all of its addresses. */
+static void simplify(const struct sockaddr *address, uint8_t out[16])
+{
+    static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF};
+    memset(out, 0, 16);
+    if (address->sa_family == AF_INET) {
+        memcpy(out, mapped, sizeof mapped);
+        memcpy(out + 12, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+    } else if (address->sa_family == AF_INET6) {
+        const struct in6_addr *six =
+            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+        memcpy(out, six, memcmp(six, mapped, sizeof mapped) == 0 ? 16 : 8);
+    }
+}
+
+static int *chain_of(const pen__clients *clients, const uint8_t address[16])
+{
+    const uint64_t hash = pen__hash64(address, 16);
+    return &clients->heads[hash & (uint64_t)(clients->n_heads - 1)];
+}
+
+static void unlink_client(pen__clients *clients, int index)
+{
+    int *at = chain_of(clients, clients->all[index].address);
+    while (*at != index)
+        at = &clients->all[*at].next;
+    *at = clients->all[index].next;
+}
+
+/* A place for a new account, or NONE. */
+static int make_room(pen__clients *clients)
+{
+    if (clients->n < clients->cap)
+        return clients->n++;
+    int oldest = NONE;
+    for (int i = 0; i < clients->n; i++)
+        if (clients->all[i].n_peers == 0 &&
+            (oldest == NONE || clients->all[i].filled_ns < clients->all[oldest].filled_ns))
+            oldest = i;
+    if (oldest != NONE)
+        unlink_client(clients, oldest);
+    return oldest;
+}
+
+/* Where those who are here stand: the least of them. */
+static int64_t least_virtual(const pen__clients *clients)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < clients->n; i++)
+        if (clients->all[i].n_peers > 0 && clients->all[i].virtual_ns < least)
+            least = clients->all[i].virtual_ns;
+    return least == INT64_MAX ? 0 : least;
+}
+
+pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
+                                int64_t now_ns, const pen_node_opts *opts)
+{
+    uint8_t key[16];
+    simplify(address, key);
+    int *chain = chain_of(clients, key), index = *chain;
+    while (index != NONE && memcmp(clients->all[index].address, key, sizeof key) != 0)
+        index = clients->all[index].next;
+    if (index == NONE) {
+        index = make_room(clients);
+        if (index == NONE)
+            return NULL;
+        clients->all[index] = (pen__client){.next = *chain,
+                                            .filled_ns = now_ns,
+                                            .tokens = opts->requests_per_s * REQUESTS_AT_ONCE_S,
+                                            .cpu_s = opts->cpus_per_client * CPU_AT_ONCE_S};
+        memcpy(clients->all[index].address, key, sizeof key);
+        *chain = index;
+    }
+    pen__client *client = &clients->all[index];
+    if (client->n_peers == 0) {
+        const int64_t least = least_virtual(clients);
+        if (client->virtual_ns < least)
+            client->virtual_ns = least;
+    }
+    client->n_peers++;
+    return client;
+}
+
+void pen__clients_leave(pen__client *client)
+{
+    client->n_peers--;
+}
+
+static double fill(double level, double per_s, double at_once_s, double elapsed_s)
+{
+    level += per_s * elapsed_s;
+    return level > per_s * at_once_s ? per_s * at_once_s : level;
+}
+
+static void fill_buckets(pen__client *client, int64_t now_ns, const pen_node_opts *opts)
+{
+    const double elapsed_s = (double)(now_ns - client->filled_ns) * 1e-9;
+    client->filled_ns = now_ns;
+    client->tokens = fill(client->tokens, opts->requests_per_s, REQUESTS_AT_ONCE_S, elapsed_s);
+    client->cpu_s = fill(client->cpu_s, opts->cpus_per_client, CPU_AT_ONCE_S, elapsed_s);
+}
+
+bool pen__client_may_ask(pen__client *client, int64_t now_ns, const pen_node_opts *opts)
+{
+    fill_buckets(client, now_ns, opts);
+    if (client->tokens < 1)
+        return false;
+    client->tokens -= 1;
+    return true;
+}
+
+bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_opts *opts)
+{
+    fill_buckets(client, now_ns, opts);
+    return opts->cpus_per_client <= 0 || client->cpu_s > 0;
+}
+
+void pen__client_used(pen__client *client, int64_t cpu_ns)
+{
+    client->virtual_ns += cpu_ns;
+    client->cpu_s -= (double)cpu_ns * 1e-9;
+}

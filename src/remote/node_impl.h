@@ -1,0 +1,297 @@
+/* node_impl.h - a storage node inside.
+ *
+ *     node.c           life: options, datasets, start, stop
+ *     node_http.c      libmicrohttpd's callbacks: a request comes in, an answer goes out
+ *     node_answer.c    what is answered at once: JSON, errors, headers
+ *     node_work.c      threads that read and pack; which sample is next
+ *     node_stream.c    bytes of an answer between those threads and the network
+ *     node_watch.c     the thread that cuts off who is slow
+ *     node_clients.c   what each client has used
+ *     node_pipelines.c pipelines that clients have put
+ *     node_manifest.c  pages of the manifest
+ *     node_metrics.c   counters as text
+ *
+ * A request is an `exchange` from its first line to the last byte of its answer.  The network's
+ * thread never waits: it suspends a connection that has nothing to send, and whoever has made
+ * something for it resumes it.
+ *
+ * One lock, node->lock, guards all that follows but what says otherwise, and is held for moments
+ * only.  No function of libmicrohttpd is called with it, for that has locks of its own.
+ *
+ * Rules of suspension:
+ *  1. A connection is suspended by the network's thread alone, and `is_suspended` set after that.
+ *  2. Who clears `is_suspended`, under the lock, must call MHD_resume_connection, without it.
+ *  3. While a node is closing, nothing is suspended any more.
+ */
+#ifndef PEN_REMOTE_NODE_IMPL_H
+#define PEN_REMOTE_NODE_IMPL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <penstock/node.h>
+#include <penstock/pipeline.h>
+
+#include "base/place.h"
+#include "base/text.h"
+#include "engine/parcel.h"
+#include "remote/node_request.h"
+#include "sched/gate.h"
+#include "sched/pool.h"
+#include "source/sidecar.h"
+
+enum {
+    PEN__NODE_PAGE = 1024, /* samples of a page of the manifest */
+    PEN__NODE_HEADER = 12, /* bytes of an image's header there */
+    PEN__NODE_PIPELINES = 256,
+    PEN__CHUNK_BYTES = 64 * 1024 - 64,
+    PEN__FRAME_HEAD_BYTES = 32,
+    PEN__ETAG_TEXT = PEN__DIGEST_TEXT + 2,
+};
+
+typedef struct pen__served {
+    char name[PEN__NODE_NAME];
+    pen_dataset *ds;
+    pen__sidecar *marks; /* where parts of JPEG files begin, if loaders found that out; or NULL */
+    pthread_mutex_t header_lock;
+    uint8_t *headers; /* PEN__NODE_HEADER a sample, byte 7 is 1 once it is known; or NULL */
+} pen__served;
+
+/* ---- clients ---- */
+
+typedef struct pen__client {
+    uint8_t address[16];
+    int n_peers;        /* connections */
+    int next;           /* in its chain, -1: last */
+    double tokens;      /* requests it may make now */
+    double cpu_s;       /* it may use now */
+    int64_t filled_ns;  /* when these were right */
+    int64_t virtual_ns; /* its share so far: the lowest is served next */
+} pen__client;
+
+typedef struct pen__clients {
+    pen__client *all;
+    int n, cap;
+    int *heads, n_heads; /* chains by hash; a power of two */
+} pen__clients;
+
+int pen__clients_init(pen__clients *clients, int max_connections);
+void pen__clients_fini(pen__clients *clients);
+/* The account of an address, with one more connection.  NULL: there are too many. */
+pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
+                                int64_t now_ns, const pen_node_opts *opts);
+void pen__clients_leave(pen__client *client);
+/* May it make a request now?  Then one less is left. */
+bool pen__client_may_ask(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
+/* May more be packed for it? */
+bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
+void pen__client_used(pen__client *client, int64_t cpu_ns);
+
+/* ---- pipelines ---- */
+
+typedef struct pen__pipelines {
+    struct {
+        pen_pipeline *pipe;
+        uint64_t used;
+    } all[PEN__NODE_PIPELINES];
+    int n;
+    uint64_t clock;
+} pen__pipelines;
+
+/* A new reference, or NULL. */
+pen_pipeline *pen__pipelines_get(pen__pipelines *store, const char *hash);
+/* Keep it (a reference of the store's own); the least recently used one leaves.  True: new. */
+bool pen__pipelines_put(pen__pipelines *store, pen_pipeline *pipe);
+void pen__pipelines_fini(pen__pipelines *store);
+
+/* ---- bytes on their way ---- */
+
+typedef struct pen__chunk {
+    struct pen__chunk *next;
+    uint32_t from, to;
+    uint8_t data[PEN__CHUNK_BYTES];
+} pen__chunk;
+
+/* Spare chunks: memory of answers is taken once and used again. */
+typedef struct pen__chunks {
+    pen__chunk *spare;
+    int n_spare;
+    int64_t bytes; /* in queues */
+} pen__chunks;
+
+typedef struct pen__queue {
+    pen__chunk *first, *last;
+    int64_t bytes;
+} pen__queue;
+
+/* Both guarded by node->lock.  Append all or nothing; PEN_ENOMEM. */
+int pen__queue_put(pen__queue *queue, pen__chunks *chunks, const void *data, size_t len);
+size_t pen__queue_take(pen__queue *queue, pen__chunks *chunks, void *dst, size_t cap);
+void pen__queue_drop(pen__queue *queue, pen__chunks *chunks);
+void pen__chunks_fini(pen__chunks *chunks);
+
+/* Numbers on the wire: lowest byte first. */
+static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        dst[i] = (uint8_t)(value >> (8 * i));
+}
+
+void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,
+                           int32_t status, const uint8_t *body, size_t len);
+
+/* ---- exchanges ---- */
+
+typedef enum pen__phase {
+    PEN__PHASE_RECEIVING, /* head and body of the request come in */
+    PEN__PHASE_WAITING,   /* for a thread, suspended */
+    PEN__PHASE_READY,     /* the thread is done, and the answer can be begun */
+    PEN__PHASE_SENDING,
+} pen__phase;
+
+typedef struct pen__exchange {
+    pen_node *node;
+    struct pen__peer *peer;
+    struct MHD_Connection *connection;
+    struct pen__exchange *next, *before; /* all of them */
+    struct pen__exchange *next_job;      /* of those that wait for threads */
+    bool is_queued, is_heavy, is_suspended;
+    bool is_over; /* the connection is gone: whoever holds it last frees it */
+    int n_held;   /* threads at work on it */
+    pen__phase phase;
+    pen__route route;
+    const char *refusal; /* decided early, told when the body is in: status and reason */
+    unsigned refusal_status;
+    pen__served *served;
+    /* the request's body */
+    char *body;
+    size_t body_len, body_cap, n_discarded;
+    /* one block as the answer: a sample, a page of the manifest */
+    uint8_t *block;
+    size_t block_len, block_from, block_to; /* of it, what is sent */
+    char etag[PEN__ETAG_TEXT];
+    bool with_headers, as_zstd;
+    uint64_t page;
+    int rc;
+    pen_error err;
+    /* or frames */
+    pen__node_order *order;
+    pen_pipeline *pipe;
+    int next_item, n_framed;
+    pen__queue queue;
+    int64_t runnable_ns; /* since when a thread could have taken the next item */
+} pen__exchange;
+
+/* A connection. */
+typedef struct pen__peer {
+    struct pen__peer *next, *before;
+    pen__client *client;
+    int fd;
+    pen__exchange *exchange; /* the request that is under way, or NULL */
+    int64_t touched_ns;      /* when it last came further */
+    bool is_cut;
+} pen__peer;
+
+/* ---- counters ---- */
+
+typedef struct pen__node_stats {
+    int64_t requests[PEN__ROUTE_COUNT];
+    int64_t responses[600];                          /* by status */
+    int64_t items[PEN__FORM_COUNT], item_errors[16]; /* by -code */
+    int64_t raw_bytes, parcel_bytes, sent_bytes;
+    int64_t pack_cpu_ns, limited_items, late_items, cut_connections, refused_tokens;
+} pen__node_stats;
+
+struct pen_node {
+    pen_node_opts opts;
+    char *token, *tls_cert, *tls_key;
+    pen__place place;
+    char address[PEN__PLACE_TEXT];
+    bool is_loopback;
+    pen__served *served; /* fixed once it runs */
+    int n_served;
+
+    int fd;
+    struct MHD_Daemon *daemon;
+    pen__pool *workers, *watcher;
+    pen__gate cpu_gate;
+    atomic_bool is_running;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, quiet, tick; /* for threads; for who stops it; for the watcher */
+    bool is_stopping;                 /* no new requests */
+    bool is_closing;                  /* no more work; see the rules above */
+    pen__exchange *exchanges, *jobs, **last_job;
+    pen__peer *peers;
+    int n_exchanges, n_heavy, n_peers, n_waiting_items;
+    pen__clients clients;
+    pen__pipelines pipelines;
+    pen__chunks chunks;
+    pen__node_stats stats;
+};
+
+/* ---- node_http.c ---- */
+
+void pen__node_call_start(void *node);
+void pen__node_call_quiesce(void *node);
+void pen__node_call_stop(void *node);
+
+/* Under the lock: may who suspended it be resumed?  Clears `is_suspended`; the caller resumes the
+ * connection that comes back, if any, without the lock. */
+struct MHD_Connection *pen__exchange_wake(pen__exchange *exchange);
+/* The lock is held; frees it if it is over and nobody holds it. */
+void pen__exchange_settle(pen__exchange *exchange);
+
+/* ---- node_work.c ---- */
+
+/* Under the lock: let threads work for it. */
+void pen__work_enqueue(pen_node *node, pen__exchange *exchange);
+void pen__work_dequeue(pen_node *node, pen__exchange *exchange);
+/* Under the lock: answer every item that no thread has begun with an error. */
+void pen__work_give_up(pen_node *node, pen__exchange *exchange, int code, const char *why);
+void pen__work_run(void *node, int index); /* a thread */
+
+/* ---- node_watch.c ---- */
+
+void pen__watch_run(void *node, int index); /* a thread */
+
+/* ---- node_answer.c ---- */
+
+enum MHD_Result pen__answer_error(pen__exchange *exchange, unsigned status, const char *why);
+enum MHD_Result pen__answer_text(pen__exchange *exchange, unsigned status, const char *type,
+                                 pen__text *text);
+/* Begin an answer: count it, set what all answers have, let the response go. */
+enum MHD_Result pen__answer_with(pen__exchange *exchange, unsigned status,
+                                 struct MHD_Response *response, const char *type);
+enum MHD_Result pen__answer_root(pen__exchange *exchange);
+enum MHD_Result pen__answer_dataset(pen__exchange *exchange);
+enum MHD_Result pen__answer_block(pen__exchange *exchange);
+enum MHD_Result pen__answer_frames(pen__exchange *exchange);
+pen__served *pen__node_find(const pen_node *node, const char *name);
+
+/* ---- node_manifest.c ---- */
+
+/* A thread's buffer for files. */
+typedef struct pen__bytes {
+    uint8_t *data;
+    size_t cap;
+} pen__bytes;
+
+int pen__bytes_reserve(pen__bytes *bytes, size_t len);
+void pen__bytes_fini(pen__bytes *bytes);
+/* Read a sample as it is stored; its length or a PEN_E*, with the sample's key in the reason. */
+int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
+                         pen__bytes *file, pen_error *err);
+uint64_t pen__manifest_pages(const pen_dataset *ds);
+/* One page in a fresh block, which the caller frees; its length or a PEN_E*. */
+int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
+                            bool with_headers, bool as_zstd, pen__bytes *file, uint8_t **out,
+                            pen_error *err);
+
+/* ---- node_metrics.c ---- */
+
+/* Takes the lock. */
+int pen__node_metrics_write(pen_node *node, pen__text *text);
+
+#endif

@@ -1,0 +1,203 @@
+/* node_manifest.c - reading samples for clients, and pages of the manifest.
+ *
+ * docs/protocol.md has the layout of a page.  What an image's header says is found out once, by
+ * reading the file, and kept: twelve bytes a sample.
+ */
+#include <string.h>
+#include <zstd.h>
+
+#include <penstock/image.h>
+
+#include "base/crc32c.h"
+#include "base/fail.h"
+#include "base/mem.h"
+#include "remote/node_impl.h"
+#include "source/names.h"
+
+enum {
+    PAGE_HEAD = 24,
+    RECORD_HEAD = 18,
+    PAGE_TAIL = 4,
+    LEVEL = 3, /* of zstd: its default */
+    KNOWN = 7, /* the byte of a header that is 0 on the wire */
+};
+
+int pen__bytes_reserve(pen__bytes *bytes, size_t len)
+{
+    if (len <= bytes->cap)
+        return 0;
+    const size_t cap = len + len / 4 + 4096;
+    uint8_t *data = pen__malloc(cap);
+    if (!data)
+        return PEN_ENOMEM;
+    pen__free(bytes->data);
+    bytes->data = data;
+    bytes->cap = cap;
+    return 0;
+}
+
+void pen__bytes_fini(pen__bytes *bytes)
+{
+    pen__free(bytes->data);
+    *bytes = (pen__bytes){0};
+}
+
+static int64_t read_sample(const pen_node *node, const pen__served *served, int64_t id,
+                           pen__bytes *file, pen_error *err)
+{
+    const int64_t len = pen_dataset_length(served->ds, id);
+    if (len < 0)
+        return pen__fail(err, PEN_EINVAL, -1, "no sample %lld: there are %lld", (long long)id,
+                         (long long)pen_dataset_count(served->ds));
+    if (len > node->opts.memory_bytes / 2)
+        return pen__fail(err, PEN_EBUDGET, -1,
+                         "has %lld bytes, and answers may take %lld of this node's memory",
+                         (long long)len, (long long)node->opts.memory_bytes);
+    if (pen__bytes_reserve(file, (size_t)len) != 0)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    return pen_dataset_read(served->ds, id, file->data, (size_t)len, err);
+}
+
+int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
+                         pen__bytes *file, pen_error *err)
+{
+    char key[PEN_KEY_MAX];
+    pen__shown shown;
+    const int64_t len = read_sample(node, served, id, file, err);
+    const int64_t n = len < 0 ? pen_dataset_key(served->ds, id, key, sizeof key) : 0;
+    if (n > 0)
+        pen__fail_prefix(err, "sample '%s'", pen__show(&shown, key, (size_t)n));
+    return len;
+}
+
+/* ---- headers ---- */
+
+static void write_header(const pen_image_info *info, uint8_t out[PEN__NODE_HEADER])
+{
+    const uint8_t flags = (uint8_t)((info->is_progressive ? 1 : 0) | (info->is_grey ? 2 : 0) |
+                                    (info->is_animated ? 4 : 0));
+    const uint8_t bytes[PEN__NODE_HEADER] = {
+        (uint8_t)info->format,
+        info->channels,
+        info->bits,
+        info->orientation,
+        flags,
+        info->sampling_h,
+        info->sampling_v,
+        1,
+        (uint8_t)info->width,
+        (uint8_t)(info->width >> 8),
+        (uint8_t)info->height,
+        (uint8_t)(info->height >> 8),
+    };
+    memcpy(out, bytes, sizeof bytes);
+}
+
+static void find_header(const pen_node *node, const pen__served *served, int64_t id,
+                        pen__bytes *file, uint8_t out[PEN__NODE_HEADER])
+{
+    pen_image_info info;
+    const int64_t len = pen__served_read(node, served, id, file, NULL);
+    memset(out, 0, PEN__NODE_HEADER);
+    if (len >= 0 && pen_image_probe(file->data, (size_t)len, &info, NULL) == 0)
+        write_header(&info, out);
+    out[KNOWN] = len >= 0; /* a file that could not be read may be back another time */
+}
+
+static void get_header(const pen_node *node, pen__served *served, int64_t id, pen__bytes *file,
+                       uint8_t out[PEN__NODE_HEADER])
+{
+    uint8_t *kept = NULL;
+    pthread_mutex_lock(&served->header_lock);
+    if (!served->headers) /* without memory for it, it is found out every time */
+        served->headers = pen__calloc((size_t)pen_dataset_count(served->ds), PEN__NODE_HEADER);
+    if (served->headers)
+        kept = served->headers + id * PEN__NODE_HEADER;
+    if (kept)
+        memcpy(out, kept, PEN__NODE_HEADER);
+    pthread_mutex_unlock(&served->header_lock);
+    if (!kept || !out[KNOWN]) {
+        find_header(node, served, id, file, out);
+        pthread_mutex_lock(&served->header_lock);
+        if (kept)
+            memcpy(kept, out, PEN__NODE_HEADER);
+        pthread_mutex_unlock(&served->header_lock);
+    }
+    out[KNOWN] = 0;
+}
+
+/* ---- pages ---- */
+
+uint64_t pen__manifest_pages(const pen_dataset *ds)
+{
+    return ((uint64_t)pen_dataset_count(ds) + PEN__NODE_PAGE - 1) / PEN__NODE_PAGE;
+}
+
+/* Its records begin at `first`, and are n. */
+static size_t page_bound(const pen_dataset *ds, int64_t first, int64_t n, bool with_headers)
+{
+    char key[PEN_KEY_MAX];
+    size_t len = PAGE_HEAD + PAGE_TAIL;
+    for (int64_t id = first; id < first + n; id++) {
+        const int64_t key_len = pen_dataset_key(ds, id, key, sizeof key);
+        len += RECORD_HEAD + (with_headers ? PEN__NODE_HEADER : 0) +
+               (size_t)(key_len > 0 ? key_len : 0);
+    }
+    return len;
+}
+
+static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t id,
+                             bool with_headers, pen__bytes *file, uint8_t *at)
+{
+    char key[PEN_KEY_MAX];
+    const int64_t key_len = pen_dataset_key(served->ds, id, key, sizeof key);
+    const size_t n = (size_t)(key_len > 0 ? key_len : 0);
+    pen__put_le(at, (uint64_t)pen_dataset_length(served->ds, id), 8);
+    pen__put_le(at + 8, (uint64_t)pen_dataset_label(served->ds, id), 8);
+    pen__put_le(at + 16, n, 2);
+    at += RECORD_HEAD;
+    if (with_headers) {
+        get_header(node, served, id, file, at);
+        at += PEN__NODE_HEADER;
+    }
+    memcpy(at, key, n);
+    return at + n;
+}
+
+/* The page as zstd instead; the same block if there is no memory for that. */
+static int64_t compress(uint8_t **block, size_t len, pen_error *err)
+{
+    const size_t cap = ZSTD_compressBound(len);
+    uint8_t *packed = pen__malloc(cap);
+    const size_t n = packed ? ZSTD_compress(packed, cap, *block, len, LEVEL) : 0;
+    pen__free(*block);
+    *block = packed;
+    if (packed && !ZSTD_isError(n))
+        return (int64_t)n;
+    pen__free(packed);
+    *block = NULL;
+    return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+}
+
+int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
+                            bool with_headers, bool as_zstd, pen__bytes *file, uint8_t **out,
+                            pen_error *err)
+{
+    const int64_t first = (int64_t)page * PEN__NODE_PAGE,
+                  left = pen_dataset_count(served->ds) - first,
+                  n = left < PEN__NODE_PAGE ? left : PEN__NODE_PAGE;
+    const size_t len = page_bound(served->ds, first, n, with_headers);
+    *out = pen__malloc(len);
+    if (!*out)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    memcpy(*out, "PENM", 4);
+    pen__put_le(*out + 4, 1, 4);
+    pen__put_le(*out + 8, (uint64_t)first, 8);
+    pen__put_le(*out + 16, (uint64_t)n, 4);
+    pen__put_le(*out + 20, with_headers, 4);
+    uint8_t *at = *out + PAGE_HEAD;
+    for (int64_t id = first; id < first + n; id++)
+        at = write_record(node, served, id, with_headers, file, at);
+    pen__put_le(at, pen__crc32c(0, *out, len - PAGE_TAIL), 4);
+    return as_zstd ? compress(out, len, err) : (int64_t)len;
+}

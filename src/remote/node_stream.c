@@ -1,0 +1,147 @@
+/* node_stream.c - bytes of an answer between the threads that make them and the network.
+ *
+ * They stand in chunks of fixed size, which are kept when they are empty: a sample costs no
+ * allocation once a node is warm.  All of it is guarded by node->lock.
+ */
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "remote/node_impl.h"
+
+enum { SPARE_CHUNKS = 256 }; /* 16 MiB */
+
+static pen__chunk *get_chunk(pen__chunks *chunks)
+{
+    pen__chunk *chunk = chunks->spare;
+    if (chunk) {
+        chunks->spare = chunk->next;
+        chunks->n_spare--;
+    } else {
+        chunk = pen__malloc(sizeof *chunk);
+    }
+    if (chunk) {
+        chunk->next = NULL;
+        chunk->from = chunk->to = 0;
+    }
+    return chunk;
+}
+
+static void put_chunk(pen__chunks *chunks, pen__chunk *chunk)
+{
+    if (chunks->n_spare == SPARE_CHUNKS) {
+        pen__free(chunk);
+        return;
+    }
+    chunk->next = chunks->spare;
+    chunks->spare = chunk;
+    chunks->n_spare++;
+}
+
+void pen__chunks_fini(pen__chunks *chunks)
+{
+    while (chunks->spare) {
+        pen__chunk *chunk = chunks->spare;
+        chunks->spare = chunk->next;
+        pen__free(chunk);
+    }
+    chunks->n_spare = 0;
+}
+
+/* Chain fresh chunks for what does not fit behind the last one; PEN_ENOMEM. */
+static int make_room(const pen__queue *queue, pen__chunks *chunks, size_t len, pen__chunk **out)
+{
+    size_t room = queue->last ? PEN__CHUNK_BYTES - queue->last->to : 0;
+    *out = NULL;
+    while (room < len) {
+        pen__chunk *chunk = get_chunk(chunks);
+        if (!chunk)
+            break;
+        chunk->next = *out;
+        *out = chunk;
+        room += PEN__CHUNK_BYTES;
+    }
+    if (room >= len)
+        return 0;
+    while (*out) {
+        pen__chunk *chunk = *out;
+        *out = chunk->next;
+        put_chunk(chunks, chunk);
+    }
+    return PEN_ENOMEM;
+}
+
+int pen__queue_put(pen__queue *queue, pen__chunks *chunks, const void *data, size_t len)
+{
+    pen__chunk *fresh;
+    int rc = make_room(queue, chunks, len, &fresh);
+    if (rc)
+        return rc;
+    queue->bytes += (int64_t)len;
+    chunks->bytes += (int64_t)len;
+    for (const uint8_t *p = data; len > 0;) {
+        if (!queue->last || queue->last->to == PEN__CHUNK_BYTES) {
+            pen__chunk *chunk = fresh;
+            fresh = chunk->next;
+            chunk->next = NULL;
+            if (queue->last)
+                queue->last->next = chunk;
+            else
+                queue->first = chunk;
+            queue->last = chunk;
+        }
+        pen__chunk *to = queue->last;
+        const size_t room = PEN__CHUNK_BYTES - to->to, n = len < room ? len : room;
+        memcpy(to->data + to->to, p, n);
+        to->to += (uint32_t)n;
+        p += n;
+        len -= n;
+    }
+    return 0;
+}
+
+static void drop_first(pen__queue *queue, pen__chunks *chunks)
+{
+    pen__chunk *chunk = queue->first;
+    queue->first = chunk->next;
+    if (!queue->first)
+        queue->last = NULL;
+    put_chunk(chunks, chunk);
+}
+
+size_t pen__queue_take(pen__queue *queue, pen__chunks *chunks, void *dst, size_t cap)
+{
+    size_t done = 0;
+    while (queue->first && done < cap) {
+        pen__chunk *from = queue->first;
+        const size_t have = from->to - from->from, n = cap - done < have ? cap - done : have;
+        memcpy((uint8_t *)dst + done, from->data + from->from, n);
+        from->from += (uint32_t)n;
+        done += n;
+        if (from->from == from->to)
+            drop_first(queue, chunks);
+    }
+    queue->bytes -= (int64_t)done;
+    chunks->bytes -= (int64_t)done;
+    return done;
+}
+
+void pen__queue_drop(pen__queue *queue, pen__chunks *chunks)
+{
+    chunks->bytes -= queue->bytes;
+    queue->bytes = 0;
+    while (queue->first)
+        drop_first(queue, chunks);
+}
+
+void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,
+                           int32_t status, const uint8_t *body, size_t len)
+{
+    memcpy(head, "PENF", 4);
+    pen__put_le(head + 4, index, 4);
+    pen__put_le(head + 8, (uint64_t)id, 8);
+    pen__put_le(head + 16, (uint32_t)status, 4);
+    pen__put_le(head + 20, len, 4);
+    pen__put_le(head + 24, pen__crc32c(0, body, len), 4);
+    pen__put_le(head + 28, pen__crc32c(0, head, 28), 4);
+}

@@ -1,0 +1,79 @@
+/* node_watch.c - the thread that looks several times a second who is too slow.
+ *
+ * libmicrohttpd closes connections on which nothing moves, but a byte now and then keeps those
+ * alive. Here it is counted how long a connection takes to come one step further: to make a
+ * request, or to take the next piece of an answer (some ten kilobytes).  Who takes too long is cut
+ * off by closing the socket's both directions; libmicrohttpd finds that and does the rest.
+ *
+ * Samples that no thread has come to for too long are answered with an error: better than to let
+ * the client wait for a node that is drowned.
+ */
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "remote/node_impl.h"
+
+enum { PERIOD_MS = 100 };
+
+/* How long it may stay as it is; 0: as long as it takes us. */
+static double patience_s(const pen_node *node, const pen__peer *peer)
+{
+    const pen__exchange *x = peer->exchange;
+    if (!x || x->phase == PEN__PHASE_RECEIVING)
+        return node->opts.idle_s;
+    return x->phase == PEN__PHASE_SENDING && !x->is_suspended ? node->opts.slow_s : 0;
+}
+
+static void cut_slow(pen_node *node, int64_t now)
+{
+    for (pen__peer *p = node->peers; p; p = p->next) {
+        const double patience = patience_s(node, p);
+        if (p->is_cut || patience == 0 || (double)(now - p->touched_ns) * 1e-9 < patience)
+            continue;
+        shutdown(p->fd, SHUT_RDWR);
+        p->is_cut = true;
+        node->stats.cut_connections++;
+    }
+}
+
+/* Give up the first request that waited for too long; the connection to resume, or NULL. */
+static struct MHD_Connection *give_up_late(pen_node *node, int64_t now)
+{
+    for (pen__exchange *x = node->jobs; x; x = x->next_job) {
+        const bool could_run = !x->order || x->queue.bytes < node->opts.buffer_bytes;
+        if (!could_run || (double)(now - x->runnable_ns) * 1e-9 < node->opts.item_s)
+            continue;
+        pen__work_give_up(node, x, PEN_EIO, "this node is overloaded: try again later");
+        return pen__exchange_wake(x);
+    }
+    return NULL;
+}
+
+static void wait_a_period(pen_node *node)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PERIOD_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&node->tick, &node->lock, &until);
+}
+
+void pen__watch_run(void *ctx, int index)
+{
+    (void)index;
+    pen_node *node = ctx;
+    pthread_mutex_lock(&node->lock);
+    while (!node->is_closing) {
+        const int64_t now = pen__now_ns();
+        cut_slow(node, now);
+        for (struct MHD_Connection *c; (c = give_up_late(node, now));) {
+            pthread_mutex_unlock(&node->lock);
+            MHD_resume_connection(c);
+            pthread_mutex_lock(&node->lock);
+        }
+        wait_a_period(node);
+    }
+    pthread_mutex_unlock(&node->lock);
+}

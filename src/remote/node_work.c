@@ -1,0 +1,284 @@
+/* node_work.c - threads that read and pack samples, and which sample is next.
+ *
+ * There are more threads than CPUs may be used: a thread that waits for a disk needs none, and a
+ * gate lets only so many pack at once.  Among the requests that have room for another frame, the
+ * one of the client that got the least so far is next, so that nobody gets more by asking more
+ * often.
+ *
+ * A request has room while the frames that wait for its client are below a limit; beyond the memory
+ * of all answers together, while none waits.  So a client that does not read holds some bytes, and
+ * no thread.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/digest.h"
+#include "base/fail.h"
+#include "base/mem.h"
+#include "engine/pack.h"
+#include "remote/node_impl.h"
+
+/* One thread's tools. */
+typedef struct worker {
+    pen_node *node;
+    pen__packer *packer;
+    pen__bytes file, frame, marks;
+} worker;
+
+/* What it is at. */
+typedef struct task {
+    pen__exchange *exchange;
+    int item; /* -1: the block */
+    bool may_pack;
+} task;
+
+static int64_t thread_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* ---- the line of those who wait; the lock is held ---- */
+
+void pen__work_enqueue(pen_node *node, pen__exchange *exchange)
+{
+    exchange->next_job = NULL;
+    exchange->is_queued = true;
+    exchange->runnable_ns = pen__now_ns();
+    *node->last_job = exchange;
+    node->last_job = &exchange->next_job;
+    node->n_waiting_items += exchange->order ? exchange->order->n_items : 1;
+    pthread_cond_broadcast(&node->work);
+}
+
+void pen__work_dequeue(pen_node *node, pen__exchange *exchange)
+{
+    if (!exchange->is_queued)
+        return;
+    exchange->is_queued = false;
+    node->n_waiting_items -= exchange->order ? exchange->order->n_items - exchange->next_item : 1;
+    for (pen__exchange **at = &node->jobs; *at; at = &(*at)->next_job)
+        if (*at == exchange) {
+            *at = exchange->next_job;
+            if (!*at)
+                node->last_job = at;
+            break;
+        }
+}
+
+static bool has_room(const pen_node *node, const pen__exchange *exchange)
+{
+    return !exchange->order || exchange->queue.bytes == 0 ||
+           (exchange->queue.bytes < node->opts.buffer_bytes &&
+            node->chunks.bytes < node->opts.memory_bytes);
+}
+
+static pen__exchange *choose(const pen_node *node)
+{
+    pen__exchange *best = NULL;
+    for (pen__exchange *x = node->jobs; x; x = x->next_job)
+        if (has_room(node, x) &&
+            (!best || x->peer->client->virtual_ns < best->peer->client->virtual_ns))
+            best = x;
+    return best;
+}
+
+static bool take_task(pen_node *node, task *out)
+{
+    pen__exchange *x = choose(node);
+    if (!x)
+        return false;
+    const int64_t now = pen__now_ns();
+    *out = (task){.exchange = x, .item = -1};
+    if (!x->order || x->next_item + 1 == x->order->n_items)
+        pen__work_dequeue(node, x);
+    else
+        node->n_waiting_items--;
+    if (x->order) {
+        out->item = x->next_item++;
+        out->may_pack = pen__client_may_pack(x->peer->client, now, &node->opts);
+        node->stats.limited_items += !out->may_pack && x->pipe;
+    }
+    x->runnable_ns = now;
+    x->n_held++;
+    return true;
+}
+
+/* ---- frames ---- */
+
+static int count_error(pen_node *node, int code)
+{
+    const int number = code < 0 && code > -16 ? -code : 0;
+    node->stats.item_errors[number]++;
+    return code;
+}
+
+/* The lock is held.  A stream that lacks a frame ends with an error, and the client asks again. */
+static void put_frame(pen_node *node, pen__exchange *x, const uint8_t *frame, size_t len)
+{
+    x->n_framed++;
+    if (pen__queue_put(&x->queue, &node->chunks, frame, len) != 0)
+        x->rc = PEN_ENOMEM;
+}
+
+static void put_error(pen_node *node, pen__exchange *x, int item, int code, const char *why)
+{
+    uint8_t frame[PEN__FRAME_HEAD_BYTES + sizeof(((pen_error *)0)->text)];
+    const size_t n = strnlen(why, sizeof frame - PEN__FRAME_HEAD_BYTES);
+    memcpy(frame + PEN__FRAME_HEAD_BYTES, why, n);
+    pen__frame_write_head(frame, (uint32_t)item, x->order->items[item].id, count_error(node, code),
+                          frame + PEN__FRAME_HEAD_BYTES, n);
+    put_frame(node, x, frame, PEN__FRAME_HEAD_BYTES + n);
+}
+
+void pen__work_give_up(pen_node *node, pen__exchange *x, int code, const char *why)
+{
+    pen__work_dequeue(node, x);
+    if (!x->order) {
+        x->rc = pen__fail(&x->err, code, -1, "%s", why);
+        x->phase = PEN__PHASE_READY;
+        return;
+    }
+    for (; x->next_item < x->order->n_items; x->next_item++) {
+        put_error(node, x, x->next_item, code, why);
+        node->stats.late_items++;
+    }
+}
+
+/* ---- items ---- */
+
+/* The parcel behind a frame's head in w->frame; its length or a PEN_E*. */
+static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
+{
+    const pen__exchange *x = t->exchange;
+    const pen__node_item *item = &x->order->items[t->item];
+    const pen__pack_order order = {
+        .pipe = t->may_pack ? x->pipe : NULL,
+        .key = {.seed = x->order->seed,
+                .sample = item->id + x->order->base,
+                .epoch = item->epoch,
+                .occurrence = item->occurrence},
+        .max_cut = item->max_cut,
+        .forms = item->forms,
+    };
+    const size_t cap = pen__parcel_bound(order.pipe, (size_t)len);
+    if (pen__bytes_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    size_t n_marks = 0;
+    if (order.pipe && x->served->marks && w->marks.data)
+        n_marks = pen__sidecar_get(x->served->marks, item->id, w->marks.data, w->marks.cap);
+    const int ticket = pen__gate_enter(&w->node->cpu_gate);
+    const int64_t n =
+        pen__pack(w->packer, &order, w->file.data, (size_t)len, n_marks ? w->marks.data : NULL,
+                  n_marks, w->frame.data + PEN__FRAME_HEAD_BYTES, cap, NULL, err);
+    pen__gate_leave(&w->node->cpu_gate, ticket);
+    return n;
+}
+
+static void do_item(worker *w, const task *t)
+{
+    pen_node *node = w->node;
+    pen__exchange *x = t->exchange;
+    const int64_t id = x->order->items[t->item].id, began = thread_cpu_ns();
+    pen_error err = {0};
+    const int64_t len = pen__served_read(node, x->served, id, &w->file, &err);
+    const int64_t n = len < 0 ? len : pack_item(w, t, len, &err);
+    if (n >= 0)
+        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0,
+                              w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
+    const int64_t cpu_ns = thread_cpu_ns() - began;
+
+    pthread_mutex_lock(&node->lock);
+    node->stats.pack_cpu_ns += cpu_ns;
+    if (!x->is_over) {
+        pen__client_used(x->peer->client, cpu_ns);
+        if (n < 0) {
+            put_error(node, x, t->item, (int)n, err.text);
+        } else {
+            put_frame(node, x, w->frame.data, PEN__FRAME_HEAD_BYTES + (size_t)n);
+            node->stats.items[w->frame.data[PEN__FRAME_HEAD_BYTES + 1]]++; /* its form */
+            node->stats.raw_bytes += len;
+            node->stats.parcel_bytes += n;
+        }
+    }
+}
+
+/* ---- blocks ---- */
+
+static int64_t make_block(worker *w, pen__exchange *x, uint8_t **out, char etag[PEN__ETAG_TEXT],
+                          pen_error *err)
+{
+    if (x->route.kind == PEN__ROUTE_MANIFEST)
+        return pen__manifest_write(w->node, x->served, x->page, x->with_headers, x->as_zstd,
+                                   &w->file, out, err);
+    pen__bytes file = {0};
+    char digest[PEN__DIGEST_TEXT];
+    const int64_t len = pen__served_read(w->node, x->served, x->route.id, &file, err);
+    *out = file.data;
+    if (len < 0)
+        return len;
+    pen__digest(file.data, (size_t)len, digest);
+    etag[0] = etag[PEN__ETAG_TEXT - 2] = '"';
+    etag[PEN__ETAG_TEXT - 1] = '\0';
+    memcpy(etag + 1, digest, PEN__DIGEST_TEXT - 1);
+    return len;
+}
+
+static void do_block(worker *w, const task *t)
+{
+    pen__exchange *x = t->exchange;
+    pen_error err = {0};
+    uint8_t *block = NULL;
+    char etag[PEN__ETAG_TEXT] = "";
+    const int64_t began = thread_cpu_ns(), len = make_block(w, x, &block, etag, &err),
+                  cpu_ns = thread_cpu_ns() - began;
+    pthread_mutex_lock(&w->node->lock);
+    x->block = block;
+    x->err = err;
+    x->rc = len < 0 ? (int)len : 0;
+    x->block_len = x->block_to = len < 0 ? 0 : (size_t)len;
+    memcpy(x->etag, etag, sizeof etag);
+    x->phase = PEN__PHASE_READY;
+    if (!x->is_over)
+        pen__client_used(x->peer->client, cpu_ns);
+}
+
+/* ---- a thread ---- */
+
+/* The lock is held, and is free while the task is done. */
+static void do_task(worker *w, const task *t)
+{
+    pen_node *node = w->node;
+    pthread_mutex_unlock(&node->lock);
+    (t->item < 0 ? do_block : do_item)(w, t); /* takes the lock */
+    t->exchange->n_held--;
+    struct MHD_Connection *connection = pen__exchange_wake(t->exchange);
+    pen__exchange_settle(t->exchange);
+    if (connection) {
+        pthread_mutex_unlock(&node->lock);
+        MHD_resume_connection(connection);
+        pthread_mutex_lock(&node->lock);
+    }
+}
+
+void pen__work_run(void *ctx, int index)
+{
+    (void)index;
+    worker w = {.node = ctx};
+    pen_node *node = ctx;
+    const bool is_able = pen__packer_create(&w.packer) == 0;
+    pen__bytes_reserve(&w.marks, PEN__SIDECAR_MAX_BLOCK); /* does without */
+    pthread_mutex_lock(&node->lock);
+    for (task t; is_able && !node->is_closing;)
+        if (take_task(node, &t))
+            do_task(&w, &t);
+        else
+            pthread_cond_wait(&node->work, &node->lock);
+    pthread_mutex_unlock(&node->lock);
+    pen__packer_free(w.packer);
+    pen__bytes_fini(&w.file);
+    pen__bytes_fini(&w.frame);
+    pen__bytes_fini(&w.marks);
+}

@@ -1,0 +1,724 @@
+/* test_node.c - a storage node over real sockets on this machine, asked as strangers would. */
+#include "testing.h"
+
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zstd.h>
+
+#include <penstock/penstock.h>
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "engine/parcel.h"
+#include "openmetrics.h"
+#include "pictures.h"
+
+enum { N_PICTURES = 23, ANSWER_CAP = 1 << 22 };
+
+static char folder[64];
+static char answer[ANSWER_CAP];
+static size_t answer_len;
+
+static int make_world(void **state)
+{
+    (void)state;
+    make_folder(folder, N_PICTURES);
+    return 0;
+}
+
+static int unmake_world(void **state)
+{
+    (void)state;
+    remove_folder(folder);
+    return 0;
+}
+
+static pen_node_opts plain(void)
+{
+    pen_node_opts opts;
+    pen_node_opts_init(&opts);
+    opts.listen = "127.0.0.1:0";
+    opts.cpus = 2;
+    return opts;
+}
+
+static pen_node *start(const pen_node_opts *opts)
+{
+    pen_node *node;
+    pen_error err = {0};
+    if (pen_node_create(&node, opts, &err) || pen_node_add(node, "data", folder, NULL, &err) ||
+        pen_node_start(node, &err))
+        fail_msg("%s", err.text);
+    return node;
+}
+
+static int port_of(const pen_node *node)
+{
+    char address[128];
+    assert_true(pen_node_address(node, address, sizeof address) > 0);
+    return atoi(strrchr(address, ':') + 1);
+}
+
+static int connect_to(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Read until the other side closes; the status, 0 for no answer.  Takes the fd. */
+static int listen_to(int fd)
+{
+    ssize_t got;
+    answer_len = 0;
+    while (answer_len < sizeof answer - 1 &&
+           (got = recv(fd, answer + answer_len, sizeof answer - 1 - answer_len, 0)) > 0)
+        answer_len += (size_t)got;
+    answer[answer_len] = '\0';
+    close(fd);
+    int status = 0;
+    sscanf(answer, "HTTP/1.%*d %d", &status);
+    return status;
+}
+
+/* Send a request, with a body if there is one. */
+static int say(int port, const char *line, const char *headers, const char *body)
+{
+    char head[1024];
+    int fd = connect_to(port);
+    assert_true(fd >= 0);
+    int n = snprintf(head, sizeof head,
+                     "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: "
+                     "%zu\r\n%s\r\n",
+                     line, strlen(body), headers);
+    send(fd, head, (size_t)n, MSG_NOSIGNAL);
+    send(fd, body, strlen(body), MSG_NOSIGNAL);
+    return fd;
+}
+
+static int ask(int port, const char *line, const char *headers, const char *body)
+{
+    return listen_to(say(port, line, headers, body));
+}
+
+static int get(int port, const char *path)
+{
+    char line[300];
+    snprintf(line, sizeof line, "GET %s", path);
+    return ask(port, line, "", "");
+}
+
+static char *body_of_answer(size_t *len)
+{
+    char *at = strstr(answer, "\r\n\r\n");
+    assert_non_null(at);
+    *len = answer_len - (size_t)(at + 4 - answer);
+    return at + 4;
+}
+
+/* The body, its chunks joined in place. */
+static uint8_t *unchunked(size_t *len)
+{
+    size_t left, n = 0;
+    char *from = body_of_answer(&left), *to = from;
+    uint8_t *start_of_body = (uint8_t *)to;
+    assert_non_null(strstr(answer, "chunked"));
+    for (unsigned long chunk; (chunk = strtoul(from, &from, 16)) > 0; from += chunk + 2) {
+        from += 2;
+        assert_true(from + chunk <= answer + answer_len);
+        memmove(to + n, from, chunk);
+        n += chunk;
+    }
+    *len = n;
+    return start_of_body;
+}
+
+static uint64_t le(const uint8_t *p, int n)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < n; i++)
+        value |= (uint64_t)p[i] << (8 * i);
+    return value;
+}
+
+/* ---- what is there ---- */
+
+static void health_and_what_is_served_are_told(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    size_t len;
+    pen_dataset *ds;
+    assert_int_equal(pen_dataset_open(&ds, folder, NULL, NULL), 0);
+    assert_int_equal(get(port, "/healthz"), 200);
+    assert_string_equal(body_of_answer(&len), "ok\n");
+    assert_int_equal(get(port, "/v1"), 200);
+    json_t *root = json_loads(body_of_answer(&len), 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(root, "protocol")), 1);
+    assert_int_equal(json_integer_value(json_object_get(root, "cpus")), 2);
+    const json_t *one = json_array_get(json_object_get(root, "datasets"), 0);
+    assert_string_equal(json_string_value(json_object_get(one, "hash")), pen_dataset_hash(ds));
+    assert_int_equal(json_integer_value(json_object_get(one, "count")), N_PICTURES);
+    assert_int_equal(json_integer_value(json_object_get(one, "bytes")), pen_dataset_bytes(ds));
+    json_decref(root);
+    assert_int_equal(get(port, "/v1/data/data"), 200);
+    root = json_loads(body_of_answer(&len), 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(root, "kind")), "folder");
+    assert_int_equal(json_array_size(json_object_get(root, "classes")), 2);
+    json_decref(root);
+    static om_text parsed;
+    assert_int_equal(get(port, "/metrics"), 200);
+    om_parse(body_of_answer(&len), &parsed);
+    assert_int_equal(ask(port, "HEAD /v1", "", ""), 200);
+    assert_string_equal(body_of_answer(&len), "");
+    pen_dataset_unref(ds);
+    pen_node_free(node);
+    assert_int_equal(connect_to(port), -1);
+}
+
+static void samples_come_as_they_are_stored(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    static uint8_t file[1 << 20];
+    char etag[64], header[128], path[64];
+    pen_dataset *ds;
+    assert_int_equal(pen_dataset_open(&ds, folder, NULL, NULL), 0);
+    for (int id = 0; id < N_PICTURES; id++) {
+        const int64_t n = pen_dataset_read(ds, id, file, sizeof file, NULL);
+        size_t len;
+        snprintf(path, sizeof path, "/v1/data/data/samples/%d", id);
+        assert_int_equal(get(port, path), 200);
+        const char *body = body_of_answer(&len);
+        assert_int_equal(len, n);
+        assert_memory_equal(body, file, len);
+        assert_int_equal(sscanf(strstr(answer, "ETag: "), "ETag: %63s", etag), 1);
+        assert_int_equal(strlen(etag), 34);
+    }
+    const int64_t n = pen_dataset_length(ds, N_PICTURES - 1);
+    char line[80];
+    size_t len;
+    snprintf(line, sizeof line, "GET %s", path);
+    assert_int_equal(ask(port, line, "Range: bytes=2-5\r\n", ""), 206);
+    assert_memory_equal(body_of_answer(&len), file + 2, 4);
+    assert_int_equal(len, 4);
+    snprintf(header, sizeof header, "Content-Range: bytes 2-5/%lld\r\n", (long long)n);
+    assert_non_null(strstr(answer, header));
+    assert_int_equal(ask(port, line, "Range: bytes=999999999-\r\n", ""), 416);
+    assert_int_equal(ask(port, line, "Range: bytes=0-1,3-4\r\n", ""), 200);
+    snprintf(header, sizeof header, "If-None-Match: %s\r\n", etag);
+    assert_int_equal(ask(port, line, header, ""), 304);
+    snprintf(header, sizeof header, "Range: bytes=0-0\r\nIf-Range: %s\r\n", etag);
+    assert_int_equal(ask(port, line, header, ""), 206);
+    assert_int_equal(ask(port, line, "Range: bytes=0-0\r\nIf-Range: \"x\"\r\n", ""), 200);
+    snprintf(line, sizeof line, "HEAD %s", path);
+    assert_int_equal(ask(port, line, "", ""), 200);
+    snprintf(header, sizeof header, "Content-Length: %lld\r\n", (long long)n);
+    assert_non_null(strstr(answer, header));
+    assert_string_equal(body_of_answer(&len), "");
+    pen_dataset_unref(ds);
+    pen_node_free(node);
+}
+
+/* The page's records are the dataset's. */
+static void check_page(const uint8_t *page, size_t len, const pen_dataset *ds, bool with_headers)
+{
+    const uint8_t *at = page + 24;
+    assert_memory_equal(page, "PENM\1\0\0\0\0\0\0\0\0\0\0\0", 16);
+    assert_int_equal(le(page + 16, 4), N_PICTURES);
+    assert_int_equal(le(page + 20, 4), with_headers);
+    assert_int_equal(le(page + len - 4, 4), pen__crc32c(0, page, len - 4));
+    for (int64_t id = 0; id < N_PICTURES; id++) {
+        char key[PEN_KEY_MAX];
+        const int64_t n = pen_dataset_key(ds, id, key, sizeof key);
+        assert_int_equal(le(at, 8), pen_dataset_length(ds, id));
+        assert_int_equal((int64_t)le(at + 8, 8), pen_dataset_label(ds, id));
+        assert_int_equal(le(at + 16, 2), n);
+        at += 18;
+        if (with_headers) {
+            static uint8_t file[1 << 20];
+            pen_image_info info;
+            const int64_t got = pen_dataset_read(ds, id, file, sizeof file, NULL);
+            assert_int_equal(pen_image_probe(file, (size_t)got, &info, NULL), 0);
+            assert_int_equal(at[0], info.format);
+            assert_int_equal(at[5], info.sampling_h);
+            assert_int_equal(at[7], 0);
+            assert_int_equal(le(at + 8, 2), info.width);
+            assert_int_equal(le(at + 10, 2), info.height);
+            at += 12;
+        }
+        assert_memory_equal(at, key, (size_t)n);
+        at += n;
+    }
+    assert_ptr_equal(at + 4, page + len);
+}
+
+static void the_manifest_comes_in_pages(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    pen_dataset *ds;
+    size_t len;
+    assert_int_equal(pen_dataset_open(&ds, folder, NULL, NULL), 0);
+    for (int round = 0; round < 2; round++) { /* the second time, headers are known */
+        assert_int_equal(get(port, "/v1/data/data/manifest?page=0&headers=1"), 200);
+        const char *body = body_of_answer(&len);
+        check_page((const uint8_t *)body, len, ds, true);
+    }
+    assert_int_equal(get(port, "/v1/data/data/manifest?page=0"), 200);
+    const char *body = body_of_answer(&len);
+    check_page((const uint8_t *)body, len, ds, false);
+    assert_int_equal(
+        ask(port, "GET /v1/data/data/manifest?page=0", "Accept-Encoding: gzip, zstd\r\n", ""), 200);
+    assert_non_null(strstr(answer, "Content-Encoding: zstd"));
+    static uint8_t page[1 << 16];
+    body = body_of_answer(&len);
+    len = ZSTD_decompress(page, sizeof page, body, len);
+    assert_false(ZSTD_isError(len));
+    check_page(page, len, ds, false);
+    assert_int_equal(get(port, "/v1/data/data/manifest?page=1"), 404);
+    assert_int_equal(get(port, "/v1/data/data/manifest?page=x"), 400);
+    assert_int_equal(get(port, "/v1/data/data/manifest?page=-1"), 400);
+    assert_int_equal(get(port, "/v1/data/data/manifest?page=0&headers=2"), 400);
+    pen_dataset_unref(ds);
+    pen_node_free(node);
+}
+
+/* ---- frames ---- */
+
+static pen_pipeline *training_line(void)
+{
+    static const float half[3] = {0.5F, 0.5F, 0.5F};
+    const pen_op ops[] = {pen_op_random_resized_crop(24, 24), pen_op_hflip(0.5F),
+                          pen_op_to_tensor(), pen_op_normalize(half, half, 3)};
+    pen_pipeline *pipe;
+    assert_int_equal(pen_pipeline_create(&pipe, ops, 4, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, NULL), 0);
+    return pipe;
+}
+
+static int put(int port, const char *hash, const char *text)
+{
+    char line[80];
+    snprintf(line, sizeof line, "PUT /v1/pipelines/%s", hash);
+    return ask(port, line, "", text);
+}
+
+/* Every frame is whole; statuses and parcels by index. */
+typedef struct frame {
+    bool is_there;
+    int64_t id;
+    int32_t status;
+    const uint8_t *body;
+    size_t len;
+} frame;
+
+static int read_frames(frame *out, int n)
+{
+    size_t len, n_frames = 0;
+    const uint8_t *at = unchunked(&len), *end = at + len;
+    memset(out, 0, (size_t)n * sizeof *out);
+    for (; at < end; n_frames++) {
+        assert_true(end - at >= 32);
+        assert_memory_equal(at, "PENF", 4);
+        assert_int_equal(le(at + 28, 4), pen__crc32c(0, at, 28));
+        const size_t index = le(at + 4, 4), body = le(at + 20, 4);
+        assert_true(index < (size_t)n && !out[index].is_there);
+        assert_true((size_t)(end - at) >= 32 + body);
+        assert_int_equal(le(at + 24, 4), pen__crc32c(0, at + 32, body));
+        out[index] = (frame){true, (int64_t)le(at + 8, 8), (int32_t)le(at + 16, 4), at + 32, body};
+        at += 32 + body;
+    }
+    return (int)n_frames;
+}
+
+static int post(int port, const char *pipeline, const char *items)
+{
+    static char body[4096];
+    char quoted[64] = "null";
+    if (pipeline)
+        snprintf(quoted, sizeof quoted, "\"%s\"", pipeline);
+    snprintf(body, sizeof body, "{\"pipeline\": %s, \"seed\": \"7\", \"items\": %s}", quoted,
+             items);
+    return ask(port, "POST /v1/data/data/samples", "", body);
+}
+
+static void raw_parcels_hold_the_files(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    frame frames[4];
+    static uint8_t file[1 << 20];
+    pen_dataset *ds;
+    assert_int_equal(pen_dataset_open(&ds, folder, NULL, NULL), 0);
+    assert_int_equal(
+        post(port_of(node), NULL, "[[3,0,0,0,1],[0,0,0,0,1],[99,0,0,0,1],[3,1,0,0,1]]"), 200);
+    assert_int_equal(read_frames(frames, 4), 4);
+    static const int64_t ids[4] = {3, 0, 99, 3};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(frames[i].id, ids[i]);
+        if (i == 2)
+            continue;
+        pen__parcel parcel;
+        assert_int_equal(frames[i].status, 0);
+        assert_int_equal(pen__parcel_read(&parcel, frames[i].body, frames[i].len, NULL), 0);
+        assert_int_equal(parcel.form, PEN__FORM_RAW);
+        assert_int_equal(parcel.len, pen_dataset_read(ds, ids[i], file, sizeof file, NULL));
+        assert_memory_equal(parcel.data, file, parcel.len);
+    }
+    assert_int_equal(frames[2].status, PEN_EINVAL);
+    assert_memory_equal(frames[2].body, "no sample 99", 12);
+    pen_dataset_unref(ds);
+    pen_node_free(node);
+}
+
+static void pipelines_are_put_and_parcels_packed(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    pen_pipeline *pipe = training_line();
+    const char *hash = pen_pipeline_hash(pipe), *text = pen_pipeline_describe(pipe);
+    assert_int_equal(post(port, hash, "[[0,0,0,0,1]]"), 404); /* not known yet */
+    assert_int_equal(put(port, hash, text), 201);
+    assert_int_equal(put(port, hash, text), 200);
+    assert_int_equal(put(port, hash, "{}"), 422);
+    assert_int_equal(put(port, "0123456789abcdef0123456789abcdef", text), 422);
+    char items[2048] = "[";
+    for (int i = 0; i < N_PICTURES; i++)
+        snprintf(items + strlen(items), sizeof items - strlen(items), "%s[%d,%d,0,3,63]",
+                 i ? "," : "", i, i);
+    strcat(items, "]");
+    assert_int_equal(post(port, hash, items), 200);
+    frame frames[N_PICTURES];
+    assert_int_equal(read_frames(frames, N_PICTURES), N_PICTURES);
+    int n_pixels = 0;
+    for (int i = 0; i < N_PICTURES; i++) {
+        pen__parcel parcel;
+        assert_int_equal(frames[i].status, 0);
+        assert_int_equal(pen__parcel_read(&parcel, frames[i].body, frames[i].len, NULL), 0);
+        n_pixels += parcel.cut > 0;
+    }
+    assert_true(n_pixels > 0); /* 24 x 24 pixels are less than most of the files */
+    pen_pipeline_unref(pipe);
+    pen_node_free(node);
+}
+
+static void wrong_orders_are_refused_as_a_whole(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    static char body[70000];
+    assert_int_equal(ask(port, "POST /v1/data/data/samples", "", ""), 400);
+    assert_int_equal(ask(port, "POST /v1/data/data/samples", "", "{"), 400);
+    assert_int_equal(ask(port, "POST /v1/data/other/samples", "", "{}"), 404);
+    assert_int_equal(post(port, "0123456789abcdef0123456789abcdef", "[[0,0,0,0,1]]"), 404);
+    assert_int_equal(ask(port, "POST /v1/data/data/samples", "",
+                         "{\"pipeline\":null,\"seed\":\"0\",\"hash\":"
+                         "\"0123456789abcdef0123456789abcdef\",\"items\":[[0,0,0,0,1]]}"),
+                     409);
+    memset(body, ' ', 66000);
+    assert_int_equal(ask(port, "POST /v1/data/data/samples", "", body), 413);
+    assert_int_equal(ask(port, "GET /v1/data/data/samples", "", ""), 405);
+    assert_non_null(strstr(answer, "Allow: POST"));
+    assert_int_equal(ask(port, "POST /v1", "", ""), 405);
+    assert_int_equal(ask(port, "DELETE /v1/data/data/samples/0", "", ""), 405);
+    assert_int_equal(get(port, "/v1/data/data/samples/23"), 404);
+    assert_int_equal(get(port, "/v1/data/other"), 404);
+    assert_int_equal(get(port, "/v1/data/../../etc/passwd"), 404);
+    assert_int_equal(get(port, "/v1/data/%2e%2e/%2e%2e/etc/passwd"), 404);
+    assert_int_equal(get(port, "/v1/data/data%00/manifest"), 404);
+    assert_int_equal(get(port, "/etc/passwd"), 404);
+    assert_int_equal(get(port, "/healthz"), 200);
+    pen_node_free(node);
+}
+
+/* ---- who may ask, and how much ---- */
+
+static void a_token_is_wanted_where_there_is_one(void **state)
+{
+    (void)state;
+    pen_node_opts opts = plain();
+    opts.token = "open-sesame";
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    assert_int_equal(get(port, "/v1"), 401);
+    assert_non_null(strstr(answer, "WWW-Authenticate: Bearer"));
+    assert_int_equal(get(port, "/metrics"), 401);
+    assert_int_equal(get(port, "/nothing"), 401);
+    assert_int_equal(get(port, "/healthz"), 200);
+    assert_int_equal(ask(port, "GET /v1", "Authorization: Bearer open-sesam\r\n", ""), 401);
+    assert_int_equal(ask(port, "GET /v1", "Authorization: Bearer open-sesame\r\n", ""), 200);
+    pen_node_free(node);
+}
+
+static void strange_hosts_are_refused_on_loopback(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    static const char request[] =
+        "GET /v1 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    int fd = connect_to(port_of(node));
+    send(fd, request, sizeof request - 1, MSG_NOSIGNAL);
+    assert_int_equal(listen_to(fd), 403);
+    pen_node_free(node);
+}
+
+static void what_makes_no_sense_is_refused_at_once(void **state)
+{
+    (void)state;
+    pen_node *node = NULL;
+    pen_error err;
+    pen_node_opts opts = plain();
+    opts.listen = "0.0.0.0:0";
+    assert_int_equal(pen_node_create(&node, &opts, &err), PEN_EINVAL);
+    assert_non_null(strstr(err.text, "token"));
+    opts.listen = "[::]:0";
+    assert_int_equal(pen_node_create(&node, &opts, &err), PEN_EINVAL);
+    opts.listen = "storage.example:7470";
+    assert_int_equal(pen_node_create(&node, &opts, &err), PEN_EINVAL);
+    opts = plain();
+    opts.tls_cert = "x";
+    assert_int_equal(pen_node_create(&node, &opts, &err), PEN_EINVAL);
+    opts = plain();
+    opts.token = "two words";
+    assert_int_equal(pen_node_create(&node, &opts, &err), PEN_EINVAL);
+    opts = plain();
+    opts.max_requests = 0;
+    assert_int_equal(pen_node_create(&node, &opts, &err), PEN_EINVAL);
+    opts = plain();
+    assert_int_equal(pen_node_create(&node, &opts, &err), 0);
+    assert_int_equal(pen_node_start(node, &err), PEN_EINVAL); /* nothing to serve */
+    assert_int_equal(pen_node_add(node, "../x", folder, NULL, &err), PEN_EINVAL);
+    assert_int_equal(pen_node_add(node, "x", "/nowhere", NULL, &err), PEN_ENOTFOUND);
+    assert_int_equal(pen_node_add(node, "x", folder, NULL, &err), 0);
+    assert_int_equal(pen_node_add(node, "x", folder, NULL, &err), PEN_EINVAL);
+    assert_non_null(strstr(err.text, "two datasets"));
+    pen_node_free(node);
+    opts.tls_cert = "no certificate";
+    opts.tls_key = "no key";
+    assert_int_equal(pen_node_create(&node, &opts, &err), 0);
+    assert_int_equal(pen_node_add(node, NULL, folder, NULL, &err), 0);
+    assert_int_equal(pen_node_start(node, &err), PEN_EINVAL);
+    assert_false(pen_node_is_running(node));
+    pen_node_free(node);
+}
+
+static void too_many_requests_a_second_are_told_so(void **state)
+{
+    (void)state;
+    pen_node_opts opts = plain();
+    opts.requests_per_s = 0.2; /* two at once */
+    pen_node *node = start(&opts);
+    assert_int_equal(get(port_of(node), "/v1"), 200);
+    assert_int_equal(get(port_of(node), "/v1"), 200);
+    assert_int_equal(get(port_of(node), "/v1"), 429);
+    assert_non_null(strstr(answer, "Retry-After: 1"));
+    pen_node_free(node);
+}
+
+static void a_client_that_has_used_its_cpu_time_gets_files(void **state)
+{
+    (void)state;
+    pen_node_opts opts = plain();
+    opts.cpus_per_client = 1e-9;
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    pen_pipeline *pipe = training_line();
+    assert_int_equal(put(port, pen_pipeline_hash(pipe), pen_pipeline_describe(pipe)), 201);
+    frame frames[3];
+    assert_int_equal(post(port, pen_pipeline_hash(pipe), "[[0,0,0,3,63]]"), 200);
+    assert_int_equal(
+        post(port, pen_pipeline_hash(pipe), "[[0,0,0,3,63],[1,0,0,3,63],[2,0,0,3,63]]"), 200);
+    assert_int_equal(read_frames(frames, 3), 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(frames[i].body[1], PEN__FORM_RAW);
+    pen_pipeline_unref(pipe);
+    pen_node_free(node);
+}
+
+/* One that sends its request letter by letter, one that never reads, and many that are idle. */
+static void slow_and_idle_clients_are_cut_off_and_hold_up_nobody(void **state)
+{
+    (void)state;
+    pen_node_opts opts = plain();
+    opts.idle_s = opts.slow_s = 2;
+    opts.buffer_bytes = 1 << 14;
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    int idle[200];
+    for (int i = 0; i < 200; i++)
+        assert_true((idle[i] = connect_to(port)) >= 0);
+    assert_int_equal(get(port, "/healthz"), 200);
+    int slow = connect_to(port);
+    static const char letters[] = "GET /healthz HTTP/1.1\r\nX: ";
+    for (size_t i = 0;; i++) { /* until the node has had enough */
+        if (send(slow, &letters[i % (sizeof letters - 1)], 1, MSG_NOSIGNAL) < 0)
+            break;
+        usleep(20000);
+        assert_int_equal(get(port, "/healthz"), 200);
+    }
+    close(slow);
+    for (int i = 0; i < 200; i++)
+        assert_true(listen_to(idle[i]) == 0);
+    static om_text parsed;
+    size_t len;
+    assert_int_equal(get(port, "/metrics"), 200);
+    om_parse(body_of_answer(&len), &parsed);
+    const char *cut = strstr(answer, "penstock_node_cut_connections_total ");
+    assert_non_null(cut);
+    assert_true(atoi(strchr(cut, ' ')) >= 201);
+    pen_node_free(node);
+}
+
+/* ---- its end, and its beginning without memory ---- */
+
+static void *keep_asking(void *ctx)
+{
+    static const char request[] =
+        "POST /v1/data/data/samples HTTP/1.1\r\nHost: localhost\r\nContent-Length: 62\r\n\r\n"
+        "{\"pipeline\":null,\"seed\":\"0\",\"items\":[[0,0,0,0,1],[1,0,0,0,1]]}";
+    char bytes[4096];
+    for (int fd; (fd = connect_to(*(int *)ctx)) >= 0; close(fd))
+        for (int i = 0; i < 50; i++)
+            if (send(fd, request, sizeof request - 1, MSG_NOSIGNAL) < 0 ||
+                recv(fd, bytes, sizeof bytes, 0) <= 0)
+                break;
+    return NULL;
+}
+
+static void it_ends_in_the_middle_of_requests(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    for (int round = 0; round < 5; round++) {
+        const pen_node_opts opts = plain();
+        pen_node *node = start(&opts);
+        int port = port_of(node);
+        pthread_t clients[4];
+        for (int i = 0; i < 4; i++)
+            pthread_create(&clients[i], NULL, keep_asking, &port);
+        usleep(30000);
+        pen_node_stop(node, round % 2 ? 0.05 : 0);
+        assert_false(pen_node_is_running(node));
+        for (int i = 0; i < 4; i++)
+            pthread_join(clients[i], NULL);
+        pen_node_free(node);
+    }
+    assert_int_equal(pen__mem_live(), live);
+}
+
+static void garbage_does_no_harm(void **state)
+{
+    (void)state;
+    pen_node_opts opts = plain();
+    opts.idle_s = 2; /* half a request is waited for */
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    static char junk[100000];
+    uint32_t x = 1;
+    static const char *const lines[] = {
+        "\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET /v1 HTTP/9.9\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", /* a TLS hello */
+        "POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: -5\r\n\r\n",
+        "POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: 99999999999\r\n\r\nx",
+        ("POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nTransfer-Encoding: "
+         "chunked\r\n\r\nzz\r\n"),
+        "GET /%00%ff%zz HTTP/1.1\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        int fd = connect_to(port);
+        send(fd, lines[i], strlen(lines[i]), MSG_NOSIGNAL);
+        shutdown(fd, SHUT_WR);
+        listen_to(fd);
+    }
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < sizeof junk; i++)
+            junk[i] = round % 2 ? 'A' : (char)((x = x * 1664525 + 1013904223) >> 24);
+        int fd = connect_to(port);
+        send(fd, junk, sizeof junk, MSG_NOSIGNAL);
+        close(fd);
+    }
+    memset(junk, 'a', 60000);
+    memcpy(junk, "GET /v1 HTTP/1.1\r\nX: ", 21);
+    int fd = connect_to(port);
+    send(fd, junk, 60000, MSG_NOSIGNAL);
+    assert_int_not_equal(listen_to(fd), 200);
+    assert_int_equal(get(port, "/healthz"), 200);
+    pen_node_free(node);
+}
+
+static void failing_allocations_are_survived(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    const pen_node_opts opts = plain();
+    for (int64_t n = 1, rc = -1; rc != 0; n++) { /* while it is made */
+        pen_node *node = NULL;
+        pen__mem_fail_at(n);
+        rc = pen_node_create(&node, &opts, NULL);
+        if (rc == 0)
+            rc = pen_node_add(node, "data", folder, NULL, NULL);
+        if (rc == 0)
+            rc = pen_node_start(node, NULL);
+        pen__mem_fail_at(0);
+        pen_node_free(node);
+        assert_int_equal(pen__mem_live(), live);
+    }
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    for (int64_t n = 1; n < 40; n++) { /* while it runs: an error, or no answer */
+        pen__mem_fail_at(n);
+        int fd = say(port, "POST /v1/data/data/samples", "",
+                     "{\"pipeline\":null,\"seed\":\"0\",\"items\":[[0,0,0,0,1]]}");
+        listen_to(fd);
+        fd = say(port, "GET /v1/data/data/manifest?headers=1", "Accept-Encoding: zstd\r\n", "");
+        listen_to(fd);
+        pen__mem_fail_at(0);
+    }
+    assert_int_equal(get(port, "/v1/data/data/samples/0"), 200);
+    pen_node_free(node);
+    assert_int_equal(pen__mem_live(), live);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(health_and_what_is_served_are_told),
+        cmocka_unit_test(samples_come_as_they_are_stored),
+        cmocka_unit_test(the_manifest_comes_in_pages),
+        cmocka_unit_test(raw_parcels_hold_the_files),
+        cmocka_unit_test(pipelines_are_put_and_parcels_packed),
+        cmocka_unit_test(wrong_orders_are_refused_as_a_whole),
+        cmocka_unit_test(a_token_is_wanted_where_there_is_one),
+        cmocka_unit_test(strange_hosts_are_refused_on_loopback),
+        cmocka_unit_test(what_makes_no_sense_is_refused_at_once),
+        cmocka_unit_test(too_many_requests_a_second_are_told_so),
+        cmocka_unit_test(a_client_that_has_used_its_cpu_time_gets_files),
+        cmocka_unit_test(slow_and_idle_clients_are_cut_off_and_hold_up_nobody),
+        cmocka_unit_test(it_ends_in_the_middle_of_requests),
+        cmocka_unit_test(garbage_does_no_harm),
+        cmocka_unit_test(failing_allocations_are_survived),
+    };
+    return cmocka_run_group_tests(tests, make_world, unmake_world);
+}

@@ -1,0 +1,151 @@
+/* test_node_clients.c - accounts of a storage node's clients, and the pipelines they put. */
+#include "lines.h"
+
+#include <arpa/inet.h>
+
+#include "base/mem.h"
+#include "remote/node_impl.h"
+
+#define SECOND ((int64_t)1000000000)
+
+static pen_node_opts opts;
+static pen__clients clients;
+
+static int set_up(void **state)
+{
+    (void)state;
+    pen_node_opts_init(&opts);
+    opts.requests_per_s = 10;
+    opts.cpus_per_client = 0.5;
+    return pen__clients_init(&clients, 4);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    pen__clients_fini(&clients);
+    return 0;
+}
+
+static pen__client *enter(const char *address, int64_t now)
+{
+    pen__place place;
+    char text[80];
+    snprintf(text, sizeof text, strchr(address, ':') ? "[%s]:1" : "%s:1", address);
+    assert_true(pen__place_parse(text, &place));
+    return pen__clients_enter(&clients, &place.any, now, &opts);
+}
+
+static void an_address_is_a_client_and_so_is_a_network(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    assert_ptr_equal(enter("10.0.0.1", 0), one);
+    assert_int_equal(one->n_peers, 2);
+    assert_ptr_not_equal(enter("10.0.0.2", 0), one);
+    assert_ptr_equal(enter("::ffff:10.0.0.1", 0), one);
+    pen__client *six = enter("2001:db8::1", 0);
+    assert_ptr_equal(enter("2001:db8::ffff:2", 0), six);
+    assert_ptr_not_equal(enter("2001:db8:0:1::1", 0), six);
+}
+
+static void requests_are_limited_and_come_back_with_time(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    for (int i = 0; i < 100; i++) /* ten seconds' worth */
+        assert_true(pen__client_may_ask(one, 0, &opts));
+    assert_false(pen__client_may_ask(one, 0, &opts));
+    assert_true(pen__client_may_ask(one, SECOND / 5, &opts));
+    assert_true(pen__client_may_ask(one, SECOND / 5, &opts));
+    assert_false(pen__client_may_ask(one, SECOND / 5, &opts));
+    pen__clients_leave(one); /* coming back does not help */
+    assert_ptr_equal(enter("10.0.0.1", SECOND / 5), one);
+    assert_false(pen__client_may_ask(one, SECOND / 5, &opts));
+    for (int i = 0; i < 100; i++)
+        assert_true(pen__client_may_ask(one, 1000 * SECOND, &opts));
+    assert_false(pen__client_may_ask(one, 1000 * SECOND, &opts));
+}
+
+static void cpu_time_is_limited_and_comes_back_with_time(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    assert_true(pen__client_may_pack(one, 0, &opts));
+    pen__client_used(one, 3 * SECOND);
+    assert_false(pen__client_may_pack(one, 0, &opts));
+    assert_false(pen__client_may_pack(one, 4 * SECOND - 1, &opts));
+    assert_true(pen__client_may_pack(one, 5 * SECOND, &opts));
+    opts.cpus_per_client = 0; /* no limit */
+    pen__client_used(one, 1000 * SECOND);
+    assert_true(pen__client_may_pack(one, 5 * SECOND, &opts));
+}
+
+static void who_was_away_has_saved_nothing_up(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0), *two = enter("10.0.0.2", 0);
+    pen__clients_leave(two);
+    pen__client_used(one, 50 * SECOND);
+    assert_ptr_equal(enter("10.0.0.2", SECOND), two);
+    assert_int_equal(two->virtual_ns, one->virtual_ns);
+    assert_int_equal(enter("10.0.0.3", SECOND)->virtual_ns, one->virtual_ns);
+}
+
+/* There is room for as many as may be connected, whoever came before. */
+static void thousands_of_addresses_come_and_go(void **state)
+{
+    (void)state;
+    pen__client *keeper = enter("10.9.9.9", 0);
+    for (int i = 0; i < 5000; i++) {
+        char address[32];
+        snprintf(address, sizeof address, "10.1.%d.%d", i / 250, i % 250);
+        pen__client *client = enter(address, i);
+        assert_non_null(client);
+        assert_ptr_not_equal(client, keeper);
+        assert_ptr_equal(enter(address, i), client);
+        pen__clients_leave(client);
+        pen__clients_leave(client);
+    }
+    assert_ptr_equal(enter("10.9.9.9", 0), keeper);
+    assert_true(clients.n <= clients.cap);
+}
+
+static void the_pipeline_not_used_for_longest_leaves(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    static pen__pipelines store;
+    char first[PEN__DIGEST_TEXT], second[PEN__DIGEST_TEXT];
+    for (int i = 0; i <= PEN__NODE_PIPELINES; i++) {
+        pen_pipeline *pipe = make((pen_op[]){pen_op_center_crop(8 + i, 8)}, 1);
+        if (i < 2)
+            memcpy(i ? second : first, pen_pipeline_hash(pipe), sizeof first);
+        if (i == PEN__NODE_PIPELINES) /* the first one is in use again before the last comes */
+            pen_pipeline_unref(pen__pipelines_get(&store, first));
+        assert_true(pen__pipelines_put(&store, pipe));
+        assert_false(pen__pipelines_put(&store, pipe));
+        pen_pipeline_unref(pipe);
+    }
+    assert_null(pen__pipelines_get(&store, second));
+    pen_pipeline *kept = pen__pipelines_get(&store, first);
+    assert_non_null(kept);
+    pen_pipeline_unref(kept);
+    assert_null(pen__pipelines_get(&store, "0123456789abcdef0123456789abcdef"));
+    pen__pipelines_fini(&store);
+    assert_int_equal(pen__mem_live(), live);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(an_address_is_a_client_and_so_is_a_network),
+        CASE(requests_are_limited_and_come_back_with_time),
+        CASE(cpu_time_is_limited_and_comes_back_with_time),
+        CASE(who_was_away_has_saved_nothing_up),
+        CASE(thousands_of_addresses_come_and_go),
+        CASE(the_pipeline_not_used_for_longest_leaves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

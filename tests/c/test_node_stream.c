@@ -1,0 +1,102 @@
+/* test_node_stream.c - bytes between a storage node's threads and the network. */
+#include "testing.h"
+
+#include "base/crc32c.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "remote/node_impl.h"
+
+enum { N = 500000 };
+
+static uint8_t bytes[N], got[N];
+
+static int fill(void **state)
+{
+    (void)state;
+    pen__rng rng;
+    pen__rng_init(&rng, 5, PEN__RNG_OP, 0, 0, 0, 0);
+    for (size_t i = 0; i < N; i++)
+        bytes[i] = (uint8_t)pen__rng_u32(&rng);
+    return 0;
+}
+
+/* Pieces of any size go in and out, in order, and no memory is taken twice. */
+static void what_goes_in_comes_out(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    pen__chunks chunks = {0};
+    pen__queue queue = {0};
+    pen__rng rng;
+    pen__rng_init(&rng, 6, PEN__RNG_OP, 0, 0, 0, 0);
+    int64_t counted = 0;
+    for (int round = 0; round < 20; round++) {
+        size_t in = 0, out = 0;
+        while (out < N) {
+            size_t n = pen__rng_below(&rng, 150000);
+            n = n < N - in ? n : N - in;
+            assert_int_equal(pen__queue_put(&queue, &chunks, bytes + in, n), 0);
+            in += n;
+            assert_int_equal(queue.bytes, in - out);
+            assert_int_equal(chunks.bytes, in - out);
+            out += pen__queue_take(&queue, &chunks, got + out, pen__rng_below(&rng, 100000));
+        }
+        assert_memory_equal(bytes, got, N);
+        assert_int_equal(pen__queue_take(&queue, &chunks, got, N), 0);
+        if (round == 10)
+            counted = pen__mem_count();
+        assert_true(round < 10 || pen__mem_count() <= counted + 8); /* a longer line, at times */
+    }
+    pen__queue_put(&queue, &chunks, bytes, N);
+    pen__queue_drop(&queue, &chunks);
+    assert_int_equal(chunks.bytes, 0);
+    assert_null(queue.first);
+    pen__chunks_fini(&chunks);
+    assert_int_equal(pen__mem_live(), live);
+}
+
+static void without_memory_nothing_is_put(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    pen__chunks chunks = {0};
+    pen__queue queue = {0};
+    assert_int_equal(pen__queue_put(&queue, &chunks, bytes, 1000), 0);
+    for (int n = 1; n <= 3; n++) {
+        pen__mem_fail_at(n);
+        assert_int_equal(pen__queue_put(&queue, &chunks, bytes, 300000), PEN_ENOMEM);
+        pen__mem_fail_at(0);
+        assert_int_equal(queue.bytes, 1000);
+        assert_int_equal(chunks.bytes, 1000);
+    }
+    assert_int_equal(pen__queue_put(&queue, &chunks, bytes, 300000), 0);
+    assert_int_equal(pen__queue_take(&queue, &chunks, got, N), 301000);
+    assert_memory_equal(got, bytes, 1000);
+    assert_memory_equal(got + 1000, bytes, 300000);
+    pen__chunks_fini(&chunks);
+    assert_int_equal(pen__mem_live(), live);
+}
+
+static void a_frames_head_says_what_follows(void **state)
+{
+    (void)state;
+    uint8_t head[PEN__FRAME_HEAD_BYTES];
+    static const uint8_t want[24] = {'P', 'E', 'N', 'F', 3,    0,    0,    0,    7,  1, 0, 0,
+                                     0,   0,   0,   0,   0xFC, 0xFF, 0xFF, 0xFF, 11, 0, 0, 0};
+    pen__frame_write_head(head, 3, 263, PEN_EIO, (const uint8_t *)"what a pity", 11);
+    assert_memory_equal(head, want, sizeof want);
+    uint8_t sums[8];
+    pen__put_le(sums, pen__crc32c(0, "what a pity", 11), 4);
+    pen__put_le(sums + 4, pen__crc32c(0, head, 28), 4);
+    assert_memory_equal(head + 24, sums, sizeof sums);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_goes_in_comes_out),
+        cmocka_unit_test(without_memory_nothing_is_put),
+        cmocka_unit_test(a_frames_head_says_what_follows),
+    };
+    return cmocka_run_group_tests(tests, fill, NULL);
+}
