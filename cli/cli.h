@@ -15,6 +15,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_machine(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 
 /* Options that several commands have, and their defaults. */

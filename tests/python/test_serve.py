@@ -1,0 +1,537 @@
+"""A storage node as any HTTP client sees it: routes, errors, limits, hostile and slow clients, TLS."""
+
+import contextlib
+import http.client
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.sample import pipeline as compiled
+
+COMMAND = Path(sys.executable).with_name("penstock")
+TOKEN = "correct-horse-battery"
+
+
+class Node:
+    """A running `penstock serve`."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str) -> None:
+        self.process = process
+        self.scheme, _, place = address.partition("://")
+        self.host, _, port = place.rpartition(":")
+        self.port = int(port)
+        self.url = address
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        request = urllib.request.Request(self.url + path, headers=names)
+        return urllib.request.urlopen(request, timeout=60)
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str):
+        """(status, headers, body), whatever the status."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=60)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        with contextlib.closing(connection):
+            connection.request(method, path, body, names)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection((self.host, self.port), timeout=60)
+
+
+@contextlib.contextmanager
+def serving(*arguments: object) -> Iterator[Node]:
+    call = [str(COMMAND), "serve", "--listen", "127.0.0.1:0", *map(str, arguments)]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as node:
+        try:
+            line = node.stdout.readline()
+            assert line.startswith("serving at http"), node.stderr.read()
+            yield Node(node, line.split()[-1])
+            assert node.poll() is None, "it has ended by itself"
+            node.send_signal(signal.SIGTERM)
+            assert node.wait(timeout=60) == 0
+        finally:
+            node.kill()
+
+
+@pytest.fixture(scope="module")
+def node(folder: Path) -> Iterator[Node]:
+    with serving("--name", "data", folder, "--cpus", 2) as node:
+        yield node
+
+
+def refused(*arguments: object) -> str:
+    call = [str(COMMAND), "serve", *map(str, arguments)]
+    run = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode in (1, 2), run.stdout
+    return run.stderr
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def frames_of(body: bytes) -> dict[int, tuple[int, int, bytes]]:
+    """{index: (id, status, body)}; every checksum is right."""
+    found = {}
+    while body:
+        magic, index, sample, status, length, crc, head_crc = struct.unpack_from("<4sIQiIII", body)
+        assert magic == b"PENF"
+        assert crc32c(body[:28]) == head_crc
+        content, body = body[32 : 32 + length], body[32 + length :]
+        assert len(content) == length
+        assert crc32c(content) == crc
+        assert index not in found
+        found[index] = (sample, status, content)
+    return found
+
+
+def order(items: list[list[int]], pipeline: str | None = None, **more: object) -> bytes:
+    return json.dumps({"pipeline": pipeline, "seed": "3", "items": items} | more).encode()
+
+
+def metrics(node: Node) -> str:
+    return node.get("/metrics").read().decode()
+
+
+# ---- what is there ----
+
+
+def test_what_is_served_is_told(node: Node, folder: Path) -> None:
+    dataset = penstock.Dataset(folder)
+    assert node.get("/healthz").read() == b"ok\n"
+    root = json.load(node.get("/v1"))
+    assert (root["server"], root["protocol"], root["cpus"]) == ("penstock", 1, 2)
+    assert [one["name"] for one in root["datasets"]] == ["data"]
+    one = json.load(node.get("/v1/data/data"))
+    assert one["hash"] == dataset.hash == root["datasets"][0]["hash"]
+    assert (one["count"], one["kind"]) == (len(dataset), "folder")
+    assert one["classes"] == ["ant", "bee", "cat"]
+
+
+def test_every_sample_comes_as_it_is_stored(node: Node, folder: Path) -> None:
+    files = sorted(folder.glob("*/*"), key=lambda file: (file.parent.name, file.name))
+    for number, file in enumerate(files):
+        with node.get(f"/v1/data/data/samples/{number}") as answer:
+            assert answer.read() == file.read_bytes()
+            etag = answer.headers["ETag"]
+    path, data = f"/v1/data/data/samples/{len(files) - 1}", files[-1].read_bytes()
+    for text, part in (("0-9", data[:10]), ("10-", data[10:]), ("-7", data[-7:])):
+        status, headers, body = node.ask("GET", path, Range=f"bytes={text}")
+        assert (status, body) == (206, part)
+        assert headers["Content-Range"].endswith(f"/{len(data)}")
+    assert node.ask("GET", path, Range=f"bytes={len(data)}-")[0] == 416
+    assert node.ask("GET", path, If_None_Match=etag)[0::2] == (304, b"")
+    status, headers, body = node.ask("HEAD", path)
+    assert (status, int(headers["Content-Length"]), body) == (200, len(data), b"")
+
+
+def test_the_manifest_has_keys_lengths_labels_and_headers(node: Node, folder: Path) -> None:
+    status, _, page = node.ask("GET", "/v1/data/data/manifest?page=0&headers=1")
+    assert status == 200
+    magic, version, first, count, flags = struct.unpack_from("<4sIQII", page)
+    assert (magic, version, first, flags) == (b"PENM", 1, 0, 1)
+    assert crc32c(page[:-4]) == struct.unpack("<I", page[-4:])[0]
+    at, keys = 24, []
+    for _ in range(count):
+        length, label, key_length = struct.unpack_from("<QqH", page, at)
+        width, height = struct.unpack_from("<HH", page, at + 26)
+        key = page[at + 30 : at + 30 + key_length].decode()
+        at += 30 + key_length
+        file = next(folder.glob(f"{key}.*"))
+        assert length == file.stat().st_size
+        assert ("ant", "bee", "cat")[label] == file.parent.name
+        number = int(file.stem)
+        assert (width, height) == (40 + number * 7 % 50, 36 + number * 11 % 60)
+        keys.append(key)
+    assert at == len(page) - 4
+    assert keys == sorted(keys) and len(keys) == len(list(folder.glob("*/*")))
+    assert node.ask("GET", "/v1/data/data/manifest?page=1")[0] == 404
+    packed = node.ask("GET", "/v1/data/data/manifest?page=0", Accept_Encoding="zstd")
+    assert packed[1]["Content-Encoding"] == "zstd"
+    assert packed[2][:4] == b"\x28\xb5\x2f\xfd"
+
+
+def test_frames_come_for_all_items_and_errors_in_their_own(node: Node, folder: Path) -> None:
+    files = sorted(folder.glob("*/*"), key=lambda file: (file.parent.name, file.name))
+    items = [[number, 1, 0, 0, 1] for number in (*range(len(files)), 10**6)]
+    status, headers, body = node.ask("POST", "/v1/data/data/samples", order(items))
+    assert status == 200
+    assert headers["Content-Type"] == "application/vnd.penstock.frames"
+    frames = frames_of(body)
+    assert frames.keys() == set(range(len(items)))
+    for number, file in enumerate(files):
+        sample, status, parcel = frames[number]
+        data = file.read_bytes()
+        version, form, cut, _, length = struct.unpack_from("<BBBBI", parcel)
+        assert (sample, status, version, form, cut, length) == (number, 0, 1, 0, 0, len(data))
+        assert parcel[48:] == data
+    sample, status, text = frames[len(files)]
+    assert (sample, status) == (10**6, -2)
+    assert b"no sample" in text
+
+
+def test_pipelines_are_put_by_their_hash(node: Node) -> None:
+    pipeline = compiled([penstock.RandomResizedCrop(16), penstock.ToTensor()])
+    text, path = pipeline.description.encode(), f"/v1/pipelines/{pipeline.hash}"
+    assert (
+        node.ask("POST", "/v1/data/data/samples", order([[0, 0, 0, 1, 63]], pipeline.hash))[0]
+        == 404
+    )
+    assert node.ask("PUT", path, text)[0] == 201
+    assert node.ask("PUT", path, text)[0] == 200
+    for wrong in (text + b" ", text.replace(b"16", b"17"), b"", b"[]", b"x" * 60000):
+        status, _, body = node.ask("PUT", path, wrong)
+        assert status == 422
+        assert json.loads(body)["error"]
+    items = [[number, 5, 0, 2, 63] for number in range(20)]
+    status, _, body = node.ask("POST", "/v1/data/data/samples", order(items, pipeline.hash))
+    assert status == 200
+    frames = frames_of(body)
+    assert all(status == 0 for _, status, _ in frames.values())
+    assert any(parcel[1] != 0 for _, _, parcel in frames.values())  # smaller than the file
+
+
+def test_metrics_count_what_happened(node: Node) -> None:
+    text = metrics(node)
+    assert text.endswith("# EOF\n")
+    found = dict(re.findall(r"^(\S+) (\S+)$", text, re.MULTILINE))
+    before = float(found['penstock_node_items_total{form="raw"}'])
+    node.ask("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1], [999, 0, 0, 0, 1]]))
+    text = metrics(node)
+    found = dict(re.findall(r"^(\S+) (\S+)$", text, re.MULTILINE))
+    assert float(found['penstock_node_items_total{form="raw"}']) == before + 1
+    assert float(found['penstock_node_item_errors_total{error="PEN_EINVAL"}']) >= 1
+    assert float(found["penstock_node_work_cpu_seconds_total"]) > 0
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
+def test_the_examples_of_the_protocol_work(folder: Path, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    examples = re.findall(r"^    \$ (curl .*)$", text, re.MULTILINE)
+    assert len(examples) >= 8
+    with serving("--name", "photos", folder) as node:
+        for example in examples:
+            call = example.replace("http://127.0.0.1:7470", node.url).replace(
+                "curl ", "curl -f ", 1
+            )
+            run = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", call],
+                cwd=tmp_path,
+                capture_output=True,
+                timeout=60,
+            )
+            assert run.returncode in (0, 23), (example, run.stderr)  # 23: head has seen enough
+            if example.endswith("od -An -tx1"):
+                assert run.stdout == b" ff d8 ff e0\n"
+            if example.endswith("head -c 4"):
+                assert run.stdout == b"PENF"
+    assert (tmp_path / "first.jpg").read_bytes() == (folder / "ant" / "0000.jpg").read_bytes()
+
+
+# ---- what is refused ----
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/", None, 404),
+        ("GET", "/v1/", None, 404),
+        ("GET", "/v1/data/none", None, 404),
+        ("GET", "/v1/data/data/samples/23", None, 404),
+        ("GET", "/v1/data/data/samples/-1", None, 404),
+        ("GET", "/v1/data/data/samples/99999999999999999999", None, 404),
+        ("GET", "/v1/data/data/manifest?page=x", None, 400),
+        ("GET", "/v1/data/data/manifest?page=99999999999999999999", None, 400),
+        ("GET", "/v1/data/data/samples", None, 405),
+        ("DELETE", "/v1/data/data/samples/0", None, 405),
+        ("POST", "/v1", b"x", 405),
+        ("PUT", "/v1/pipelines/short", b"{}", 404),
+        ("POST", "/v1/data/data/samples", b"", 400),
+        ("POST", "/v1/data/data/samples", b"[" * 60000, 400),
+        ("POST", "/v1/data/data/samples", b"\0\xff{}", 400),
+        ("POST", "/v1/data/data/samples", order([]), 400),
+        ("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]] * 257), 413),
+        ("POST", "/v1/data/data/samples", b" " * 65537, 413),
+        ("POST", "/v1/data/data/samples", b" " * 3_000_000, 413),
+        ("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]], "0" * 32), 404),
+        ("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]], hash="0" * 32), 409),
+        ("POST", "/v1/data/none/samples", order([[0, 0, 0, 0, 1]]), 404),
+        # ways out of the root
+        ("GET", "/v1/data/../../../etc/passwd", None, 404),
+        ("GET", "/v1/data/..%2f..%2fetc%2fpasswd", None, 404),
+        ("GET", "/v1/data/%2e%2e/%2e%2e/etc/passwd", None, 404),
+        ("GET", "/v1/data/data/samples/..%2f..%2f..%2fetc%2fpasswd", None, 404),
+        ("GET", "/v1/data/data/samples/0%00.jpg", None, 404),
+        ("GET", "//etc/passwd", None, 404),
+        ("GET", "/v1/data/data\\..\\..", None, 404),
+    ],
+)
+def test_what_cannot_be_is_refused(node: Node, method, path, body, status) -> None:
+    try:
+        answer = node.ask(method, path, body)
+    except (ConnectionError, BrokenPipeError):
+        assert body is not None and len(body) > 2**20  # it was not read to its end
+    else:
+        assert answer[0] == status
+        assert json.loads(answer[2])["error"]
+    assert node.get("/healthz").read() == b"ok\n"
+
+
+MALFORMED = (
+    b"\r\n\r\n",
+    b"GET\r\n\r\n",
+    b"GET / HTTP/9.9\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: -1\r\n\r\n",
+    b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET /v1 HTTP/1.1\r\nHost: 1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
+    random.Random(7).randbytes(50000),
+    bytes(50000),
+)
+
+
+def test_malformed_requests_do_no_harm(folder: Path) -> None:
+    with serving(folder, "--idle", 2) as node:  # half a request is waited for
+        for request in MALFORMED:
+            with node.connect() as peer, contextlib.suppress(OSError):
+                peer.sendall(request)
+                peer.shutdown(socket.SHUT_WR)
+                while peer.recv(65536):
+                    pass
+        assert node.get("/healthz").read() == b"ok\n"
+
+
+def test_a_body_that_never_ends_is_cut_off(node: Node) -> None:
+    with node.connect() as peer, contextlib.suppress(OSError):
+        peer.sendall(
+            b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        for _ in range(2000):
+            peer.sendall(b"8000\r\n" + bytes(0x8000) + b"\r\n")
+        pytest.fail("64 MB were accepted")
+    assert node.get("/healthz").read() == b"ok\n"
+
+
+def test_links_out_of_the_root_are_refused(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jpg"
+    secret.write_bytes(b"this is not for everyone")
+    root = tmp_path / "root" / "a"
+    root.mkdir(parents=True)
+    (root / "0.jpg").symlink_to(secret)
+    (root / "1.jpg").symlink_to("../../secret.jpg")
+    (root / "2.jpg").write_bytes(b"fine")
+    (root / "3.jpg").symlink_to("2.jpg")
+    with serving(root.parent) as node:
+        for number in (0, 1):
+            status, _, body = node.ask("GET", f"/v1/data/root/samples/{number}")
+            assert status == 500
+            assert "leads out of the directory" in json.loads(body)["error"]
+        for number in (2, 3):
+            assert node.get(f"/v1/data/root/samples/{number}").read() == b"fine"
+        items = [[number, 0, 0, 0, 1] for number in range(4)]
+        frames = frames_of(node.ask("POST", "/v1/data/root/samples", order(items))[2])
+        assert [frames[number][1] for number in range(4)] == [-4, -4, 0, 0]
+        assert not any(b"everyone" in body for _, _, body in frames.values())
+
+
+# ---- who may ask ----
+
+
+def test_beyond_this_machine_needs_a_token_or_tls(folder: Path) -> None:
+    assert "token, or TLS" in refused("--listen", "0.0.0.0:0", folder)
+    assert "token, or TLS" in refused("--listen", "[::]:0", folder)
+
+
+def test_a_token_is_wanted(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN + "\n")
+    file.chmod(0o600)
+    with serving("--name", "data", folder, "--token-file", file) as node:
+        assert node.get("/healthz").read() == b"ok\n"
+        for path in ("/v1", "/metrics", "/v1/data/data/samples/0", "/none"):
+            assert node.ask("GET", path)[0] == 401
+            assert node.ask("GET", path, Authorization=f"Bearer {TOKEN}x")[0] == 401
+            assert node.ask("GET", path, Authorization=f"Bearer {TOKEN[:-1]}")[0] == 401
+        status, headers, _ = node.ask("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]]))
+        assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert node.ask("GET", "/v1", Authorization=f"Bearer {TOKEN}")[0] == 200
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1")
+def test_tls(folder: Path, tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert,
+         "-days", "2", "-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert "its key" in refused(folder, "--tls-cert", cert)
+    with serving("--name", "data", folder, "--tls-cert", cert, "--tls-key", key) as node:
+        trusting = ssl.create_default_context(cafile=str(cert))
+        with urllib.request.urlopen(f"{node.url}/v1", context=trusting, timeout=60) as answer:
+            assert json.load(answer)["server"] == "penstock"
+        body = order([[number, 0, 0, 0, 1] for number in range(20)])
+        request = urllib.request.Request(f"{node.url}/v1/data/data/samples", body)
+        with urllib.request.urlopen(request, context=trusting, timeout=60) as answer:
+            assert len(frames_of(answer.read())) == 20
+        with pytest.raises(urllib.error.URLError, match="certificate"):
+            urllib.request.urlopen(f"{node.url}/v1", timeout=60)
+        old = ssl.create_default_context(cafile=str(cert))
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((OSError, urllib.error.URLError)):
+            urllib.request.urlopen(f"{node.url}/v1", context=old, timeout=60)
+        with node.connect() as plain, contextlib.suppress(OSError):
+            plain.sendall(b"GET /v1 HTTP/1.1\r\nHost: 1\r\n\r\n")
+            assert b"penstock" not in plain.recv(1000)
+
+
+# ---- limits ----
+
+
+def test_a_thousand_idle_connections_do_not_stop_a_good_client(node: Node) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2500:
+        pytest.skip("not enough descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2500, hard))
+    idle: list[socket.socket] = []
+    try:
+        for number in range(1000):
+            idle.append(node.connect())
+            if number % 3 == 1:
+                idle[-1].sendall(b"POST /v1/data/da")
+            if number % 3 == 2:
+                idle[-1].sendall(
+                    b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: 9\r\n\r\n{"
+                )
+        items = [[number % 23, 0, 0, 0, 1] for number in range(100)]
+        status, _, body = node.ask("POST", "/v1/data/data/samples", order(items))
+        assert status == 200
+        assert len(frames_of(body)) == 100
+    finally:
+        for peer in idle:
+            peer.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_who_does_not_read_is_cut_off_and_holds_up_nobody(tmp_path: Path) -> None:
+    root = tmp_path / "large" / "a"
+    root.mkdir(parents=True)
+    for number in range(8):
+        (root / f"{number}.jpg").write_bytes(os.urandom(2_000_000))
+    with serving(root.parent, "--slow", 2, "--buffer", "1MiB", "--cpus", 1) as node:
+        body = order([[number % 8, 0, 0, 0, 1] for number in range(256)])  # half a gigabyte
+        head = b"POST /v1/data/large/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: %d\r\n\r\n"
+        deaf = [node.connect() for _ in range(6)]
+        for peer in deaf:
+            peer.sendall(head % len(body) + body)
+        status, _, answer = node.ask("POST", "/v1/data/large/samples", order([[3, 0, 0, 0, 1]]))
+        assert (status, len(answer)) == (200, 32 + 48 + 2_000_000)
+        wanted = ("cut_connections_total 6", "buffered_bytes 0", "waiting_items 0")
+        deadline = time.monotonic() + 60
+        while not all(f"penstock_node_{line}\n" in metrics(node) for line in wanted):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        for peer in deaf:
+            peer.close()
+
+
+def test_who_asks_too_often_is_told(folder: Path) -> None:
+    with serving(folder, "--rate", 1) as node:
+        answers = [node.ask("GET", "/v1")[:2] for _ in range(12)]
+        assert answers[0][0] == 200
+        assert answers[-1][0] == 429
+        assert int(answers[-1][1]["Retry-After"]) >= 1
+
+
+def test_too_many_requests_at_once_are_told(folder: Path) -> None:
+    with serving("--name", "data", folder, "--max-requests", 1) as node, node.connect() as first:
+        first.sendall(
+            b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: 9\r\n\r\n{"
+        )
+        deadline = time.monotonic() + 60
+        while True:  # until the node has seen the first one
+            status, headers, _ = node.ask("GET", "/v1/data/data/samples/0")
+            if status == 503:
+                break
+            assert time.monotonic() < deadline
+        assert int(headers["Retry-After"]) >= 1
+        assert node.get("/healthz").read() == b"ok\n"
+
+
+def test_connections_of_one_client_are_limited(folder: Path) -> None:
+    with serving(folder, "--max-per-client", 4) as node:
+        peers = [node.connect() for _ in range(4)]
+        for peer in peers:  # they are in
+            peer.sendall(b"GET /healthz HTTP/1.1\r\nHost: 1\r\n\r\n")
+            assert peer.recv(1000).startswith(b"HTTP/1.1 200")
+        with node.connect() as fifth, contextlib.suppress(ConnectionError):
+            fifth.sendall(b"GET /healthz HTTP/1.1\r\nHost: 1\r\n\r\n")
+            assert fifth.recv(1000) == b""
+        for peer in peers:
+            peer.close()
+
+
+# ---- the end ----
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_while_clients_ask(folder: Path, number: signal.Signals) -> None:
+    call = [str(COMMAND), "serve", "--listen", "127.0.0.1:0", "--name", "data", str(folder)]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, text=True) as process:
+        node = Node(process, process.stdout.readline().split()[-1])
+        is_over = threading.Event()
+
+        def keep_asking() -> None:
+            body = order([[number, 0, 0, 0, 1] for number in range(20)])
+            while not is_over.is_set():
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    node.ask("POST", "/v1/data/data/samples", body)
+
+        clients = [threading.Thread(target=keep_asking) for _ in range(4)]
+        for client in clients:
+            client.start()
+        with node.connect():  # an idle one
+            time.sleep(0.3)
+            process.send_signal(number)
+            assert process.wait(timeout=30) == 0
+        is_over.set()
+        for client in clients:
+            client.join()
+
+
+def test_wrong_use_is_told(folder: Path, tmp_path: Path) -> None:
+    assert "DATASET" in refused()
+    assert "no such file" in refused(tmp_path / "none")
+    assert "no name for a dataset" in refused("--name", "a/b", folder)
+    assert "two datasets" in refused(folder, folder)
+    assert "before its dataset" in refused(folder, "--name", "x")
+    assert "--cpus" in refused(folder, "--cpus", "0")
+    assert "127.0.0.1:7470" in refused(folder, "--listen", "nowhere")
+    assert "cannot read" in refused(folder, "--token-file", tmp_path / "none")
+    assert "max_header_bytes" in refused(folder, "--max-header", "10")
