@@ -11,8 +11,9 @@
 static void help(void)
 {
     puts("usage: penstock bench DATASET [OPTIONS]\n\n"
-         "Runs epochs over DATASET (a folder, tar shards or a manifest) and reports images\n"
-         "a second: with a progress bar on a terminal, as one JSON object otherwise.\n\n"
+         "Runs epochs over DATASET (a folder, tar shards, a manifest or penstock://HOST/NAME)\n"
+         "and reports images a second: with a progress bar on a terminal, as one JSON object\n"
+         "otherwise.\n\n"
          "  --ops NAME         imagenet-train (RandomResizedCrop 224, flip, normalize; default)\n"
          "                     or imagenet-val (Resize 256, CenterCrop 224, normalize)\n"
          "  --threads N        worker threads; 0 runs inline (default: one a core)\n"

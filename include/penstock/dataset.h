@@ -46,6 +46,16 @@
  *   Paths below the root become relative to it, so the list of a folder's files in the
  *   folder's order, with its labels, is the same dataset as the folder.
  *
+ * Remote
+ *   penstock://HOST[:PORT]/NAME: a dataset that `penstock serve` offers, penstocks:// with TLS.
+ *   Ids, keys, labels, classes and identity are those it has there; other fields than the
+ *   image stay there.  HOST,HOST: replicas, which hold the same and stand in for each other.
+ *   HOST+HOST: shards, which hold other samples each; ids count on from one to the next, and
+ *   where all have class names, labels are places in their sorted union.
+ *   $PENSTOCK_TOKEN or $PENSTOCK_TOKEN_FILE: the token.  $PENSTOCK_CA_FILE: certificates to trust
+ *   instead of the system's.  $PENSTOCK_REMOTE_TIMEOUT: seconds after which a sample that cannot be
+ *   had is an error (60).  After a fork, open it again: reading gives PEN_EFORK.
+ *
  * Thread safety: every call on an open dataset may be made from any thread.
  */
 #ifndef PENSTOCK_DATASET_H
@@ -63,6 +73,7 @@ typedef enum pen_source_kind {
     PEN_SOURCE_TAR,
     PEN_SOURCE_MANIFEST,
     PEN_SOURCE_LIST,
+    PEN_SOURCE_REMOTE,
 } pen_source_kind;
 
 /* What a sample may carry beside its image (tar shards). */
@@ -82,7 +93,8 @@ typedef struct pen_dataset_opts {
     bool use_cache;        /* default true; false neither reads nor writes it */
     bool allow_outside;    /* manifest: permit absolute paths and ".." (default false) */
     /* Called now and then while a long index is built; may be NULL.  Tars: bytes of
-     * shards indexed, of all; else: samples found, and -1 for a total.  Anything but 0
+     * shards indexed, of all; remote: samples known, of all; else: samples found, and -1
+     * for a total.  Anything but 0
      * ends opening with PEN_ECANCELED. */
     int (*progress)(void *ctx, int64_t done, int64_t total);
     void *progress_ctx;
@@ -94,7 +106,8 @@ typedef struct pen_dataset_opts {
 PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
 
 /* Open `spec`: a directory, a .tar file, a brace range of them
- * ("shard-{000..146}.tar", "{train,extra}-{0..9}.tar"), or a manifest (.csv, .jsonl).
+ * ("shard-{000..146}.tar", "{train,extra}-{0..9}.tar"), a manifest (.csv, .jsonl), or
+ * penstock://HOST/NAME.
  * `opts` may be NULL.  PEN_ENOTFOUND: nothing there, or no images in it.
  * On success the caller owns *out; on error *out is NULL. */
 PEN_API int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
@@ -116,7 +129,7 @@ PEN_API void pen_dataset_unref(pen_dataset *ds);
 PEN_API void pen_dataset_jpeg_index(const pen_dataset *ds, int64_t *n_samples, int64_t *n_bytes);
 
 PEN_API pen_source_kind pen_dataset_kind(const pen_dataset *ds);
-/* "folder", "tar", "manifest", "list". */
+/* "folder", "tar", "manifest", "list", "remote". */
 PEN_API const char *pen_source_kind_name(pen_source_kind kind);
 PEN_API int64_t pen_dataset_count(const pen_dataset *ds);
 PEN_API int64_t pen_dataset_bytes(const pen_dataset *ds);

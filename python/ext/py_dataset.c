@@ -360,7 +360,7 @@ static PyMethodDef dataset_methods[] = {
 
 static PyGetSetDef dataset_getset[] = {
     {"path", dataset_path, NULL, "What it was opened with.", NULL},
-    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest' or 'list'.", NULL},
+    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest', 'list' or 'remote'.", NULL},
     {"classes", dataset_classes, NULL, "Class names, where directories give them.", NULL},
     {"hash", dataset_hash, NULL, "Identity, the same for every way of storing it.", NULL},
     {"nbytes", dataset_nbytes, NULL, "Bytes of all images.", NULL},
@@ -368,8 +368,10 @@ static PyGetSetDef dataset_getset[] = {
 };
 
 static PyType_Slot dataset_slots[] = {
-    {Py_tp_doc, "Dataset(path, cache_dir=None, *, use_cache=True, allow_outside=False)\n--\n\n"
-                "Samples of a folder, of tar shards ('shard-{000..146}.tar') or of a manifest."},
+    {Py_tp_doc,
+     "Dataset(path, cache_dir=None, *, use_cache=True, allow_outside=False)\n--\n\n"
+     "Samples of a folder, of tar shards ('shard-{000..146}.tar'), of a manifest, or of a "
+     "storage node ('penstock://host/name')."},
     {Py_tp_new, dataset_new},
     {Py_tp_dealloc, dataset_dealloc},
     {Py_tp_repr, dataset_repr},

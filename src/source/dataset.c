@@ -18,10 +18,9 @@
 #include "source/source.h"
 
 static const pen__source *const sources[] = {
-    [PEN_SOURCE_FOLDER] = &pen__source_folder,
-    [PEN_SOURCE_TAR] = &pen__source_tar,
-    [PEN_SOURCE_MANIFEST] = &pen__source_manifest,
-    [PEN_SOURCE_LIST] = &pen__source_list,
+    [PEN_SOURCE_FOLDER] = &pen__source_folder,     [PEN_SOURCE_TAR] = &pen__source_tar,
+    [PEN_SOURCE_MANIFEST] = &pen__source_manifest, [PEN_SOURCE_LIST] = &pen__source_list,
+    [PEN_SOURCE_REMOTE] = &pen__source_remote,
 };
 
 void pen_dataset_opts_init(pen_dataset_opts *opts)
@@ -35,10 +34,18 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
+static bool is_remote(const char *spec)
+{
+    return strncmp(spec, "penstock://", 11) == 0 || strncmp(spec, "penstocks://", 12) == 0;
+}
+
 /* What `spec` is.  A path that exists wins over reading its braces. */
 static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
 {
     pen__shown shown;
+    *kind = PEN_SOURCE_REMOTE;
+    if (is_remote(spec))
+        return 0;
     pen__show(&shown, spec, strlen(spec));
     struct stat st;
     if (stat(spec, &st) != 0) {
@@ -64,7 +71,7 @@ static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
     else
         return pen__fail(err, PEN_EUNSUPPORTED, -1,
                          "'%s' is no dataset: give a directory, a .tar file, a brace range of .tar "
-                         "files, or a .csv or .jsonl manifest",
+                         "files, a .csv or .jsonl manifest, or penstock://HOST/NAME",
                          shown.text);
     return 0;
 }

@@ -60,7 +60,7 @@ struct pen_dataset {
 };
 
 extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest,
-    pen__source_list;
+    pen__source_list, pen__source_remote;
 
 /* Open ds->root as a directory into ds->root_fd. */
 int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_error *err);

@@ -1,0 +1,30 @@
+/* little_endian.h - numbers as they cross the network: lowest byte first, anywhere in memory. */
+#ifndef PEN_REMOTE_LITTLE_ENDIAN_H
+#define PEN_REMOTE_LITTLE_ENDIAN_H
+
+#include <stdint.h>
+
+static inline uint64_t pen__le_get(const uint8_t *src, int n_bytes)
+{
+    uint64_t value = 0;
+    for (int i = 0; i < n_bytes; i++)
+        value |= (uint64_t)src[i] << (8 * i);
+    return value;
+}
+
+static inline uint16_t pen__le16(const uint8_t *src)
+{
+    return (uint16_t)pen__le_get(src, 2);
+}
+
+static inline uint32_t pen__le32(const uint8_t *src)
+{
+    return (uint32_t)pen__le_get(src, 4);
+}
+
+static inline uint64_t pen__le64(const uint8_t *src)
+{
+    return pen__le_get(src, 8);
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* remote_courier.h - the one thread that speaks with a dataset's servers.
+ *
+ * Any number of threads ask for a sample each and wait; the courier turns what is waiting into few
+ * requests over a few connections to each server, and wakes each caller as its sample is
+ * complete.  What fails is asked for again, elsewhere or later, until the caller's time is up.
+ *
+ * The thread begins with the first call and ends with the courier.
+ */
+#ifndef PEN_REMOTE_REMOTE_COURIER_H
+#define PEN_REMOTE_REMOTE_COURIER_H
+
+#include "remote/remote_request.h"
+
+typedef struct pen__courier pen__courier;
+
+/* Where samples come from. */
+typedef struct pen__route {
+    pen__remote_url url;
+    bool is_checked[PEN__REMOTE_MAX_SERVERS];               /* holds the right dataset, for sure */
+    char hashes[PEN__REMOTE_MAX_SERVERS][PEN__DIGEST_TEXT]; /* of each shard */
+} pen__route;
+
+/* `http` is taken over, also on failure.  PEN_ENOMEM. */
+int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *http,
+                        pen_error *err);
+/* Nobody may be waiting.  NULL is legal; in a forked child, nothing happens. */
+void pen__courier_free(pen__courier *courier);
+
+/* Bring a sample: fill the first part of `call`, the rest zero.  Blocks.  Returns the length of the
+ * parcel; PEN_ECANCELED, PEN_EFORK in a forked child, PEN_EIO when time was up or a server said no,
+ * or the fault of the data that the server found. */
+int64_t pen__courier_bring(pen__courier *courier, pen__call *call, pen_error *err);
+
+#endif

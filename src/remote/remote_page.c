@@ -1,0 +1,81 @@
+/* remote_page.c - taking a page of a manifest apart, every byte of it doubted. */
+#include "remote/remote_page.h"
+
+#include <string.h>
+
+#include <penstock/dataset.h>
+
+#include "base/crc32c.h"
+#include "base/fail.h"
+#include "remote/little_endian.h"
+
+enum { HEAD = 24, RECORD = 18, IMAGE_HEADER = 12, TRAILER = 4, VERSION = 1, HAS_HEADERS = 1 };
+
+static int corrupt(pen_error *err, size_t at, const char *what)
+{
+    return pen__fail(err, PEN_ECORRUPT, (int64_t)at, "the manifest is wrong at byte %zu: %s", at,
+                     what);
+}
+
+static int check_head(const uint8_t *src, size_t len, uint64_t first, uint32_t n, pen_error *err)
+{
+    if (len < HEAD + TRAILER || memcmp(src, "PENM", 4) != 0)
+        return corrupt(err, 0, "it does not begin like one");
+    if (pen__crc32c(0, src, len - TRAILER) != pen__le32(src + len - TRAILER))
+        return corrupt(err, len - TRAILER, "its checksum differs");
+    if (pen__le32(src + 4) != VERSION)
+        return corrupt(err, 4, "it has another version than 1");
+    if (pen__le64(src + 8) != first || pen__le32(src + 16) != n)
+        return corrupt(err, 8, "these are other samples than those asked for");
+    if (pen__le32(src + 20) & ~(uint32_t)HAS_HEADERS)
+        return corrupt(err, 20, "it has flags that nobody knows");
+    return 0;
+}
+
+/* The record at `at`; its length in bytes, or PEN_ECORRUPT. */
+static int64_t take(const uint8_t *src, size_t at, size_t end, size_t header,
+                    pen__page_record *record, pen_error *err)
+{
+    if (end - at < RECORD + header)
+        return corrupt(err, at, "it ends within a record");
+    uint64_t length = pen__le64(src + at);
+    int64_t label = (int64_t)pen__le64(src + at + 8);
+    size_t key_len = pen__le16(src + at + 16), size = RECORD + header + key_len;
+    if (end - at < size)
+        return corrupt(err, at, "it ends within a key");
+    if (length > UINT32_MAX)
+        return corrupt(err, at, "a sample of 4 GiB or more");
+    if (label < -1 || label > INT32_MAX)
+        return corrupt(err, at + 8, "a label that is none");
+    const char *key = (const char *)src + at + RECORD + header;
+    if (key_len == 0 || key_len >= PEN_KEY_MAX || memchr(key, '\0', key_len) ||
+        key[key_len - 1] == '/')
+        return corrupt(err, at + 16, "a key that is none");
+    *record = (pen__page_record){.length = (uint32_t)length,
+                                 .label = (int32_t)label,
+                                 .key = key,
+                                 .key_len = key_len,
+                                 .header = header ? src + at + RECORD : NULL};
+    return (int64_t)size;
+}
+
+int pen__page_parse(const uint8_t *src, size_t len, uint64_t first, uint32_t n, pen__page_sink sink,
+                    void *ctx, pen_error *err)
+{
+    int rc = check_head(src, len, first, n, err);
+    if (rc)
+        return rc;
+    size_t header = pen__le32(src + 20) & HAS_HEADERS ? IMAGE_HEADER : 0;
+    size_t at = HEAD, end = len - TRAILER;
+    for (uint32_t i = 0; i < n; i++) {
+        pen__page_record record;
+        int64_t size = take(src, at, end, header, &record, err);
+        if (size < 0)
+            return (int)size;
+        rc = sink(ctx, &record, err);
+        if (rc)
+            return rc;
+        at += (size_t)size;
+    }
+    return at == end ? 0 : corrupt(err, at, "there is more than its records");
+}

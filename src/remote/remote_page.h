@@ -1,0 +1,31 @@
+/* remote_page.h - a page of a remote dataset's manifest: which samples there are.
+ *
+ * Little endian: "PENM", u32 version, u64 first id, u32 n, u32 flags (bit 0: headers), then n
+ * records: u64 length, i64 label, u16 length of the key, 12 bytes of image header if flags say so,
+ * the key; and u32 CRC-32C over all before it.
+ */
+#ifndef PEN_REMOTE_REMOTE_PAGE_H
+#define PEN_REMOTE_REMOTE_PAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <penstock/error.h>
+
+typedef struct pen__page_record {
+    uint32_t length;
+    int32_t label;
+    const char *key; /* no NUL in it nor behind it */
+    size_t key_len;
+    const uint8_t *header; /* 12 bytes, or NULL */
+} pen__page_record;
+
+/* Gets each record in turn; another answer than 0 ends the parsing with it. */
+typedef int (*pen__page_sink)(void *ctx, const pen__page_record *record, pen_error *err);
+
+/* Parse the page that begins with sample `first` and must hold `n` samples.  Never reads past
+ * src+len, whatever the input.  PEN_ECORRUPT, or what the sink says. */
+int pen__page_parse(const uint8_t *src, size_t len, uint64_t first, uint32_t n, pen__page_sink sink,
+                    void *ctx, pen_error *err);
+
+#endif

@@ -1,0 +1,223 @@
+/* remote_part.c - from descriptions and pages to a dataset's index.
+ *
+ * A key is taken as the server gives it: its last component is the entry's name and stem in one,
+ * so nothing of it is ever cut off or added to, and keys, ids and identity come out as they are on
+ * the server, whatever kind of source it has.
+ */
+#include "remote/remote_part.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "base/mem.h"
+#include "remote/remote_page.h"
+#include "source/names.h"
+
+void pen__part_fini(pen__part *part)
+{
+    pen__index_fini(&part->index);
+    pen__intern_fini(&part->classes);
+}
+
+static int odd(pen_error *err, const char *what)
+{
+    return pen__fail(err, PEN_ECORRUPT, -1, "the server's description of the dataset %s", what);
+}
+
+/* Thirty-two hex digits, as pen__digest writes them. */
+static bool is_hash(const char *text)
+{
+    return text && strlen(text) == PEN__DIGEST_TEXT - 1 &&
+           strspn(text, "0123456789abcdef") == PEN__DIGEST_TEXT - 1;
+}
+
+static int take_classes(pen__part *part, const json_t *classes, pen_error *err)
+{
+    for (size_t i = 0; i < json_array_size(classes); i++) {
+        const json_t *name = json_array_get(classes, i);
+        const char *text = json_string_value(name);
+        if (!text || json_string_length(name) != strlen(text))
+            return odd(err, "has a class without a name");
+        int64_t number = pen__intern_put(&part->classes, text, strlen(text));
+        if (number < 0)
+            return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+        if (number != (int64_t)i)
+            return odd(err, "names a class twice");
+    }
+    return 0;
+}
+
+static int take_numbers(pen__part *part, const json_t *root, pen_error *err)
+{
+    const char *hash = json_string_value(json_object_get(root, "hash"));
+    part->count = json_integer_value(json_object_get(root, "count"));
+    part->bytes = json_integer_value(json_object_get(root, "bytes"));
+    part->page = json_integer_value(json_object_get(root, "page"));
+    if (!is_hash(hash))
+        return odd(err, "has no hash");
+    memcpy(part->hash, hash, sizeof part->hash);
+    if (part->count < 1 || part->count > UINT32_MAX || part->bytes < 0)
+        return odd(err, "has no sensible number of samples");
+    if (part->page < 1 || part->page > PEN__PART_MAX_PAGE)
+        return odd(err, "has no sensible number of samples a page");
+    return 0;
+}
+
+int pen__part_describe(pen__part *part, const char *json, size_t len, pen_error *err)
+{
+    json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, NULL);
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return odd(err, "is no JSON");
+    }
+    int rc = take_numbers(part, root, err);
+    const json_t *classes = json_object_get(root, "classes");
+    if (rc == 0 && classes && !json_is_array(classes))
+        rc = odd(err, "has classes that are no list");
+    if (rc == 0)
+        rc = take_classes(part, classes, err);
+    json_decref(root);
+    return rc;
+}
+
+uint32_t pen__part_next_page(const pen__part *part)
+{
+    int64_t left = part->count - (int64_t)part->index.n;
+    return (uint32_t)(left < part->page ? left : part->page);
+}
+
+/* Add a sample to an index under its key. */
+static int add_key(pen__index *index, const char *key, size_t len, const pen__found *found,
+                   pen_error *err)
+{
+    size_t leaf = pen__leaf_start(key, len);
+    int64_t dir = pen__index_dir(index, key, leaf > 1 ? leaf - 1 : leaf);
+    if (dir < 0)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory after %zu samples", index->n);
+    pen__found whole = *found;
+    whole.dir = (uint32_t)dir;
+    whole.name = key + leaf;
+    whole.name_len = whole.stem_len = len - leaf;
+    return pen__index_add(index, &whole, err);
+}
+
+static int add_record(void *ctx, const pen__page_record *record, pen_error *err)
+{
+    pen__part *part = ctx;
+    if (part->classes.n > 0 && record->label >= (int64_t)part->classes.n)
+        return odd(err, "has fewer classes than its labels");
+    pen__found found = {
+        .length = record->length, .label = record->label, .block = (uint32_t)part->index.n};
+    return add_key(&part->index, record->key, record->key_len, &found, err);
+}
+
+int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_error *err)
+{
+    return pen__page_parse(page, len, part->index.n, pen__part_next_page(part), add_record, part,
+                           err);
+}
+
+static int give_keys(pen__index *index, pen_error *err)
+{
+    uint32_t a, b; /* a list may name a file twice: keys may repeat */
+    int rc = pen__index_sort_dirs(index, err);
+    int64_t n_repeated = rc ? rc : pen__index_keys(index, &a, &b, err);
+    return n_repeated < 0 ? (int)n_repeated : 0;
+}
+
+int pen__part_finish(pen__part *part, pen_error *err)
+{
+    char hash[PEN__DIGEST_TEXT];
+    int rc = give_keys(&part->index, err);
+    if (rc == 0)
+        rc = pen__index_digest(&part->index, hash, err);
+    if (rc)
+        return rc;
+    if (part->index.total_bytes != part->bytes || strcmp(hash, part->hash) != 0)
+        return pen__fail(err, PEN_ECORRUPT, -1,
+                         "the manifest gives the dataset hash %s, the server says %s", hash,
+                         part->hash);
+    return 0;
+}
+
+/* ---- several parts ---- */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The sorted union of class names into `classes`; `all` is scratch. */
+static int unite(pen__intern *classes, const pen__part *parts, int n, const char **all)
+{
+    size_t n_all = 0;
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < parts[i].classes.n; k++)
+            all[n_all++] = pen__intern_text(&parts[i].classes, k);
+    qsort(all, n_all, sizeof *all, compare_texts);
+    for (size_t i = 0; i < n_all; i++)
+        if (pen__intern_put(classes, all[i], strlen(all[i])) < 0)
+            return PEN_ENOMEM;
+    return 0;
+}
+
+static int unite_classes(pen_dataset *ds, const pen__part *parts, int n)
+{
+    size_t n_all = 0;
+    for (int i = 0; i < n; i++) {
+        if (parts[i].classes.n == 0)
+            return 0; /* labels without names cannot be told from others */
+        n_all += parts[i].classes.n;
+    }
+    const char **all = pen__calloc(n_all, sizeof *all);
+    int rc = all ? unite(&ds->classes, parts, n, all) : PEN_ENOMEM;
+    pen__free(all);
+    return rc;
+}
+
+static int32_t label_in(pen_dataset *ds, const pen__part *part, int32_t label)
+{
+    if (ds->classes.n == 0 || label < 0)
+        return label;
+    const char *name = pen__intern_text(&part->classes, (size_t)label);
+    return (int32_t)pen__intern_put(&ds->classes, name, strlen(name));
+}
+
+static int append(pen_dataset *ds, const pen__part *part, int shard, pen_error *err)
+{
+    char key[PEN_KEY_MAX];
+    const pen__index *from = &part->index;
+    for (size_t i = 0; i < from->n; i++) {
+        const pen__entry *entry = &from->entries[i];
+        pen__found found = {.length = entry->length,
+                            .label = label_in(ds, part, entry->label),
+                            .shard = (uint32_t)shard,
+                            .block = entry->block};
+        size_t len = pen__index_path(from, entry, pen__index_key_part(from, entry), key);
+        int rc = add_key(&ds->index, key, len, &found, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+int pen__parts_join(pen_dataset *ds, pen__part *parts, int n, pen_error *err)
+{
+    if (n == 1) {
+        ds->index = parts[0].index;
+        ds->classes = parts[0].classes;
+        parts[0].index = (pen__index){0};
+        parts[0].classes = (pen__intern){0};
+        return 0;
+    }
+    int rc = unite_classes(ds, parts, n);
+    if (rc)
+        return pen__fail(err, rc, -1, "out of memory");
+    for (int i = 0; i < n && rc == 0; i++) {
+        rc = append(ds, &parts[i], i, err);
+        pen__part_fini(&parts[i]);
+    }
+    return rc ? rc : give_keys(&ds->index, err);
+}

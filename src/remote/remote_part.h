@@ -1,0 +1,40 @@
+/* remote_part.h - one part of a remote dataset, as a server describes it: an index under
+ * construction that is made of pages and ends in an identity. */
+#ifndef PEN_REMOTE_REMOTE_PART_H
+#define PEN_REMOTE_REMOTE_PART_H
+
+#include "source/index.h"
+#include "source/source.h"
+
+enum {
+    PEN__PART_MAX_PAGE = 1 << 20,         /* samples */
+    PEN__PART_MAX_PAGE_BYTES = 256 << 20, /* of one page, unpacked */
+    PEN__PART_MAX_DESCRIPTION = 16 << 20, /* class names are most of it */
+};
+
+/* Zero-initialise. */
+typedef struct pen__part {
+    int64_t count, bytes, page;
+    char hash[PEN__DIGEST_TEXT];
+    pen__intern classes; /* in order of label */
+    pen__index index;    /* ids as the server has them; blocks are ids, shards 0 */
+} pen__part;
+
+void pen__part_fini(pen__part *part);
+
+/* Read a description: {"count", "bytes", "hash", "classes", "page"}.  PEN_ECORRUPT, PEN_ELIMIT,
+ * PEN_ENOMEM. */
+int pen__part_describe(pen__part *part, const char *json, size_t len, pen_error *err);
+/* How many samples the page that begins with the next one has. */
+uint32_t pen__part_next_page(const pen__part *part);
+/* Add that page. */
+int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_error *err);
+/* All pages are in: give keys, and compare with what was described. */
+int pen__part_finish(pen__part *part, pen_error *err);
+
+/* Make one dataset of parts: the ids of one behind those of the one before, each entry with the
+ * number of its part as shard and its id there as block.  Where all parts have classes, labels are
+ * numbers in their sorted union; else they stay as they are.  Parts are used up. */
+int pen__parts_join(pen_dataset *ds, pen__part *parts, int n, pen_error *err);
+
+#endif

@@ -1,0 +1,352 @@
+/* remote_request.c - requests to a storage node, and how their answers are taken. */
+#include "remote/remote_request.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "engine/parcel.h"
+#include "remote/remote_part.h"
+#include "source/grow.h"
+#include "source/names.h"
+
+enum { MAX_COMPLAINT = 4096, MAX_ERROR_TEXT = 65536 };
+
+void pen__request_fini(pen__request *request)
+{
+    curl_easy_cleanup(request->easy);
+    pen__text_fini(&request->body);
+    pen__text_fini(&request->answer);
+    request->easy = NULL;
+}
+
+/* ---- frames ---- */
+
+static int wrong(pen_error *err, const char *what)
+{
+    return pen__fail(err, PEN_ECORRUPT, -1, "%s", what);
+}
+
+static int begin_frame(void *ctx, const pen__frame *frame, pen_error *err)
+{
+    pen__request *request = ctx;
+    if (frame->index >= (uint32_t)request->n_items)
+        return wrong(err, "the answer has a frame for something that was not asked for");
+    pen__item *item = &request->items[frame->index];
+    if (frame->id != item->id)
+        return wrong(err, "the answer has a frame of another sample");
+    if (item->is_answered)
+        return wrong(err, "the answer has two frames for one sample");
+    item->is_answered = true;
+    request->n_open--;
+    const pen__call *call = item->call;
+    if (frame->status > 0 || (frame->status < 0 && frame->len > MAX_ERROR_TEXT))
+        return wrong(err, "the answer has a frame with an impossible status");
+    if (frame->status == 0 && frame->len < PEN__PARCEL_HEAD)
+        return wrong(err, "the answer has a frame that is too short");
+    size_t room = call ? call->cap + (call->head ? PEN__PARCEL_HEAD : 0) : SIZE_MAX;
+    if (frame->status == 0 && frame->len > room)
+        return wrong(err, "the answer has a frame that is longer than the sample can be");
+    return 0;
+}
+
+/* Copy what of bytes [at, at+n) of the body belongs to dst, which takes those from `first` on. */
+static void place(uint8_t *dst, size_t first, size_t cap, size_t at, const uint8_t *bytes, size_t n)
+{
+    size_t skip = at < first ? first - at : 0;
+    if (skip >= n || at + skip - first >= cap)
+        return;
+    size_t to = at + skip - first, left = n - skip;
+    memcpy(dst + to, bytes + skip, left < cap - to ? left : cap - to);
+}
+
+static void take_body(void *ctx, const pen__frame *frame, size_t at, const uint8_t *bytes, size_t n)
+{
+    pen__request *request = ctx;
+    pen__call *call = request->items[frame->index].call;
+    if (!call)
+        return;
+    if (frame->status != 0) { /* words: as many as an error holds */
+        place((uint8_t *)call->err.text, 0, sizeof call->err.text - 1, at, bytes, n);
+    } else if (call->head) {
+        place(call->head, 0, PEN__PARCEL_HEAD, at, bytes, n);
+        place(call->dst, PEN__PARCEL_HEAD, call->cap, at, bytes, n);
+    } else {
+        place(call->dst, 0, call->cap, at, bytes, n);
+    }
+}
+
+/* Is the parcel what was asked for?  Its payload is judged by who decodes it. */
+static int check_parcel(const pen__call *call, size_t len, pen_error *err)
+{
+    pen__parcel parcel;
+    int rc = pen__parcel_read(&parcel, call->head ? call->head : call->dst, len, err);
+    if (rc)
+        return rc;
+    if (parcel.raw_len != call->raw_len)
+        return pen__fail(err, PEN_ECORRUPT, -1,
+                         "the sample has %zu bytes there and %zu in the manifest", parcel.raw_len,
+                         call->raw_len);
+    if (!(call->choice.forms >> parcel.form & 1) || parcel.cut > call->choice.max_cut)
+        return wrong(err, "the sample came in a form that was not asked for");
+    return 0;
+}
+
+/* The words of an error frame, one line; the code is one that callers may get. */
+static void take_error(pen__call *call, const pen__frame *frame)
+{
+    size_t len = frame->len < sizeof call->err.text ? frame->len : sizeof call->err.text - 1;
+    pen__shown shown;
+    pen__show(&shown, call->err.text, len);
+    pen__fail(&call->err, frame->status, -1, "%s",
+              len > 0 ? shown.text : pen_error_message(frame->status));
+}
+
+static int end_frame(void *ctx, const pen__frame *frame, bool is_intact, pen_error *err)
+{
+    (void)err;
+    pen__request *request = ctx;
+    pen__item *item = &request->items[frame->index];
+    pen__call *call = item->call;
+    item->call = NULL;
+    if (!call)
+        return 0;
+    const pen__request_owner *owner = request->owner;
+    int rc = is_intact ? 0 : wrong(&call->err, "the checksum of a sample differs");
+    if (is_intact && frame->status != 0) {
+        take_error(call, frame);
+        rc = frame->status;
+    } else if (is_intact) {
+        rc = check_parcel(call, frame->len, &call->err);
+    }
+    bool is_final = rc == 0 || (is_intact && frame->status != 0 && pen_error_is_data(rc));
+    if (is_final)
+        call->result = rc ? rc : (int64_t)frame->len;
+    (is_final ? owner->answered : owner->returned)(owner->ctx, call);
+    return 0;
+}
+
+static const pen__frame_sink sink = {begin_frame, take_body, end_frame};
+
+int pen__request_feed(pen__request *request, const uint8_t *bytes, size_t n)
+{
+    return pen__frames_feed(&request->frames, bytes, n, &sink, request, &request->fault);
+}
+
+/* ---- what libcurl calls ---- */
+
+/* Keep the beginning of an answer that is no frames. */
+static bool keep(pen__request *request, const char *bytes, size_t n)
+{
+    pen__text *answer = &request->answer;
+    size_t room = request->answer_cap - answer->len;
+    if (n > room)
+        n = room;
+    char *data = pen__grow(answer->data, &answer->cap, answer->len + n + 1, 1);
+    if (!data)
+        return false;
+    memcpy(data + answer->len, bytes, n);
+    answer->data = data;
+    answer->len += n;
+    data[answer->len] = '\0';
+    return true;
+}
+
+static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
+{
+    (void)one;
+    pen__request *request = ctx;
+    request->moved_ns = pen__now_ns();
+    if (request->status == 0)
+        curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &request->status);
+    if (request->kind != PEN__REQUEST_SAMPLES || request->status != 200)
+        return keep(request, bytes, n) ? n : 0;
+    return pen__request_feed(request, (const uint8_t *)bytes, n) ? 0 : n;
+}
+
+/* ---- composing ---- */
+
+static int begin(pen__request *request, const pen__target *target, pen__server *server,
+                 pen__request_kind kind)
+{
+    if (!request->easy)
+        request->easy = curl_easy_init();
+    if (!request->easy)
+        return PEN_ENOMEM;
+    request->server = server;
+    request->kind = kind;
+    request->n_items = request->n_open = 0;
+    request->status = 0;
+    request->moved_ns = pen__now_ns();
+    request->frames = (pen__frames){0};
+    request->fault = (pen_error){0};
+    request->body.len = request->answer.len = 0;
+    request->body.failed = false;
+    request->answer_cap = kind == PEN__REQUEST_CHECK ? PEN__PART_MAX_DESCRIPTION : MAX_COMPLAINT;
+    curl_easy_reset(request->easy); /* connections stay */
+    return pen__http_prepare(target->http, request->easy, request->reason);
+}
+
+static int set_common(pen__request *request)
+{
+    CURL *easy = request->easy;
+    return curl_easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_PRIVATE, request) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_WRITEDATA, request) == CURLE_OK
+               ? 0
+               : PEN_ENOMEM;
+}
+
+static int set_body(pen__request *request, const char *body, size_t len)
+{
+    CURL *easy = request->easy;
+    return curl_easy_setopt(easy, CURLOPT_POST, 1L) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE, (long)len) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body) == CURLE_OK
+               ? 0
+               : PEN_ENOMEM;
+}
+
+int pen__request_check(pen__request *request, const pen__target *target, pen__server *server)
+{
+    int rc = begin(request, target, server, PEN__REQUEST_CHECK);
+    if (rc)
+        return rc;
+    snprintf(request->url, sizeof request->url, "%s://%s/v1/data/%s", target->scheme, server->label,
+             target->name);
+    return set_common(request);
+}
+
+int pen__request_put(pen__request *request, const pen__target *target, pen__server *server)
+{
+    int rc = begin(request, target, server, PEN__REQUEST_PUT);
+    if (rc)
+        return rc;
+    const char *text = pen_pipeline_describe(server->wanted);
+    snprintf(request->url, sizeof request->url, "%s://%s/v1/pipelines/%s", target->scheme,
+             server->label, pen_pipeline_hash(server->wanted));
+    pen__text_add(&request->body, "%s", text); /* the pipeline may go before the request does */
+    if (request->body.failed || set_common(request) != 0 ||
+        set_body(request, request->body.data, request->body.len) != 0 ||
+        curl_easy_setopt(request->easy, CURLOPT_CUSTOMREQUEST, "PUT") != CURLE_OK)
+        return PEN_ENOMEM;
+    return 0;
+}
+
+static void write_items(pen__text *body, pen__call *const *calls, int n, bool has_pipeline,
+                        const char *hash)
+{
+    const pen__call *first = calls[0];
+    if (has_pipeline)
+        pen__text_add(body, "{\"pipeline\":\"%s\"", pen_pipeline_hash(first->pipe));
+    else
+        pen__text_add(body, "{\"pipeline\":null");
+    if (has_pipeline && first->key.sample != first->id) /* the same for all of a shard */
+        pen__text_add(body, ",\"base\":%lld", (long long)(first->key.sample - first->id));
+    pen__text_add(body, ",\"seed\":\"%llu\",\"hash\":\"%s\",\"items\":[",
+                  (unsigned long long)first->key.seed, hash);
+    for (int i = 0; i < n; i++) {
+        const pen__call *call = calls[i];
+        pen__text_add(body, "%s[%u,%lld,%d,%d,%u]", i ? "," : "", call->id,
+                      (long long)call->key.epoch, call->key.occurrence,
+                      has_pipeline ? call->choice.max_cut : 0,
+                      has_pipeline ? call->choice.forms : 1U << PEN__FORM_RAW);
+    }
+    pen__text_add(body, "]}");
+}
+
+int pen__request_samples(pen__request *request, const pen__target *target, pen__server *server,
+                         pen__call *const *calls, int n, bool has_pipeline, const char *hash)
+{
+    int rc = begin(request, target, server, PEN__REQUEST_SAMPLES);
+    if (rc)
+        return rc;
+    request->has_pipeline = has_pipeline;
+    snprintf(request->url, sizeof request->url, "%s://%s/v1/data/%s/samples", target->scheme,
+             server->label, target->name);
+    write_items(&request->body, calls, n, has_pipeline, hash);
+    if (request->body.failed || set_common(request) != 0 ||
+        set_body(request, request->body.data, request->body.len) != 0)
+        return PEN_ENOMEM;
+    for (int i = 0; i < n; i++)
+        request->items[i] = (pen__item){.call = calls[i], .id = calls[i]->id};
+    request->n_items = request->n_open = n;
+    return 0;
+}
+
+void pen__request_forget(pen__request *request, const pen__call *call)
+{
+    for (int i = 0; i < request->n_items; i++)
+        if (request->items[i].call == call)
+            request->items[i].call = NULL;
+}
+
+/* ---- judging ---- */
+
+static pen__outcome judge_check(const pen__request *request, const char *hash, char *cause,
+                                size_t cause_cap)
+{
+    json_t *root =
+        json_loadb(request->answer.data ? request->answer.data : "", request->answer.len, 0, NULL);
+    const char *theirs = json_string_value(json_object_get(root, "hash"));
+    pen__outcome outcome =
+        theirs && strcmp(theirs, hash) == 0 ? PEN__OUTCOME_DID : PEN__OUTCOME_FAILED;
+    if (outcome == PEN__OUTCOME_FAILED)
+        snprintf(cause, cause_cap, "it holds another dataset by now: its hash is %.40s, not %s",
+                 theirs ? theirs : "missing", hash);
+    json_decref(root);
+    return outcome;
+}
+
+static pen__outcome judge_samples(const pen__request *request, char *cause, size_t cause_cap)
+{
+    int n_lacking = request->n_open + !pen__frames_is_between(&request->frames);
+    if (n_lacking == 0)
+        return PEN__OUTCOME_DID;
+    snprintf(cause, cause_cap, "the answer ended before %d of %d samples were there", n_lacking,
+             request->n_items);
+    return PEN__OUTCOME_FAILED;
+}
+
+/* A whole answer that says no. */
+static pen__outcome judge_status(const pen__request *request, char *cause, size_t cause_cap)
+{
+    long status = request->status;
+    pen__http_explain_status(status, request->answer.data, request->answer.len, cause, cause_cap);
+    if (request->kind == PEN__REQUEST_PUT && status == 422)
+        return PEN__OUTCOME_REFUSES_PIPELINE;
+    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && request->has_pipeline &&
+        !request->server->has_put)
+        return PEN__OUTCOME_LACKS_PIPELINE;
+    bool may_change = status >= 500 || status < 400 || status == 404 || status == 408 ||
+                      status == 409 || status == 429;
+    return may_change ? PEN__OUTCOME_FAILED : PEN__OUTCOME_REFUSED;
+}
+
+pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char *hash, char *cause,
+                                size_t cause_cap, int64_t *again_ns)
+{
+    *again_ns = -1;
+    curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &request->status);
+    if (request->fault.code) {
+        snprintf(cause, cause_cap, "%s", request->fault.text);
+        return PEN__OUTCOME_FAILED;
+    }
+    if (code != CURLE_OK) {
+        pen__http_explain(request->easy, code, request->reason, cause, cause_cap);
+        return PEN__OUTCOME_FAILED;
+    }
+    bool is_put = request->kind == PEN__REQUEST_PUT && request->status == 201;
+    if (request->status != 200 && !is_put) {
+        if (request->status == 429 || request->status == 503)
+            *again_ns = pen__http_retry_after(request->easy);
+        return judge_status(request, cause, cause_cap);
+    }
+    if (request->kind == PEN__REQUEST_CHECK)
+        return judge_check(request, hash, cause, cause_cap);
+    return request->kind == PEN__REQUEST_PUT ? PEN__OUTCOME_DID
+                                             : judge_samples(request, cause, cause_cap);
+}

@@ -1,0 +1,436 @@
+/* test_remote_source.c - datasets on a server, from opening to closing.
+ *
+ * The server is libmicrohttpd with a local dataset behind it, and it can be told to fail.  What
+ * networks do to a client is tested at length in tests/python/test_remote.py; here it is threads,
+ * memory and forks, for sanitizers to watch.
+ */
+#include "trees.h"
+#include "wire.h"
+
+#include <arpa/inet.h>
+#include <jansson.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/wait.h>
+
+#include "base/mem.h"
+#include "source/source.h"
+
+enum { N_FILES = 40, N_THREADS = 8 };
+
+/* How the next POSTs are answered. */
+typedef enum mood { GOOD, BUSY, BROKEN, SHORT, SPOILED, SILENT } mood;
+
+static struct node {
+    struct MHD_Daemon *daemon;
+    pen_dataset *ds;
+    int port;
+    _Atomic int mood, n_moody; /* that many POSTs, then good again */
+    _Atomic int n_posts;
+} node;
+
+/* ---- the server ---- */
+
+static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const void *body,
+                             size_t len)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
+    if (status == 503)
+        MHD_add_response_header(response, "Retry-After", "1");
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result describe(struct MHD_Connection *connection)
+{
+    char json[512];
+    int n = snprintf(json, sizeof json,
+                     "{\"count\": %lld, \"bytes\": %lld, \"hash\": \"%s\", \"page\": 16, "
+                     "\"classes\": [\"c0\", \"c1\"]}",
+                     (long long)pen_dataset_count(node.ds), (long long)pen_dataset_bytes(node.ds),
+                     pen_dataset_hash(node.ds));
+    return reply(connection, 200, json, (size_t)n);
+}
+
+static enum MHD_Result send_page(struct MHD_Connection *connection)
+{
+    wire *page = malloc(sizeof *page);
+    const char *number = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "page");
+    int64_t first = 16 * atoi(number), count = pen_dataset_count(node.ds);
+    int64_t n = count - first < 16 ? count - first : 16;
+    char key[PEN_KEY_MAX];
+    begin_page(page, (uint64_t)first, (uint32_t)n, 0);
+    for (int64_t id = first; id < first + n; id++) {
+        int64_t len = pen_dataset_key(node.ds, id, key, sizeof key);
+        put_record(page, (uint64_t)pen_dataset_length(node.ds, id), pen_dataset_label(node.ds, id),
+                   key, (size_t)len, false);
+    }
+    end_page(page);
+    enum MHD_Result result = reply(connection, 200, page->bytes, page->n);
+    free(page);
+    return result;
+}
+
+static enum MHD_Result send_frames(struct MHD_Connection *connection, const char *body, size_t len,
+                                   int now)
+{
+    json_t *root = json_loadb(body, len, 0, NULL), *items = json_object_get(root, "items");
+    wire *frames = calloc(1, sizeof *frames);
+    uint8_t file[4096];
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        int64_t id = json_integer_value(json_array_get(json_array_get(items, i), 0));
+        int64_t n = pen_dataset_read(node.ds, id, file, sizeof file, NULL);
+        static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* put_raw_frame has a buffer */
+        pthread_mutex_lock(&one);
+        put_raw_frame(frames, (uint32_t)i, (uint64_t)id, file, (size_t)n);
+        pthread_mutex_unlock(&one);
+    }
+    if (now == SPOILED)
+        frames->bytes[frames->n - 1] ^= 1;
+    enum MHD_Result result =
+        reply(connection, 200, frames->bytes, now == SHORT ? frames->n * 2 / 3 : frames->n);
+    free(frames);
+    json_decref(root);
+    return result;
+}
+
+static enum MHD_Result take_post(struct MHD_Connection *connection, const char *body, size_t len)
+{
+    atomic_fetch_add(&node.n_posts, 1);
+    int now = atomic_fetch_sub(&node.n_moody, 1) > 0 ? atomic_load(&node.mood) : GOOD;
+    if (now == BUSY)
+        return reply(connection, 503, "{\"error\": \"busy\"}", 17);
+    if (now == BROKEN)
+        return reply(connection, 500, "{\"error\": \"broken\"}", 19);
+    if (now == SILENT)
+        return MHD_NO; /* the connection is closed */
+    return send_frames(connection, body, len, now);
+}
+
+typedef struct upload {
+    char bytes[65536];
+    size_t n;
+} upload;
+
+static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *len, void **con)
+{
+    (void)ctx, (void)version;
+    if (!*con) {
+        *con = calloc(1, sizeof(upload));
+        return MHD_YES;
+    }
+    upload *up = *con;
+    if (*len > 0) {
+        memcpy(up->bytes + up->n, data, *len);
+        up->n += *len;
+        *len = 0;
+        return MHD_YES;
+    }
+    if (strcmp(method, "POST") == 0)
+        return take_post(connection, up->bytes, up->n);
+    return strstr(url, "/manifest") ? send_page(connection) : describe(connection);
+}
+
+static void on_completed(void *ctx, struct MHD_Connection *connection, void **con,
+                         enum MHD_RequestTerminationCode code)
+{
+    (void)ctx, (void)connection, (void)code;
+    free(*con);
+}
+
+static void start_daemon(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    node.daemon = MHD_start_daemon(
+        MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL, 0, NULL,
+        NULL, on_request, NULL, MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_NOTIFY_COMPLETED,
+        on_completed, NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+    assert_non_null(node.daemon);
+    node.port = MHD_get_daemon_info(node.daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
+}
+
+static int node_setup(void **state)
+{
+    tree_setup(state);
+    setenv("PENSTOCK_REMOTE_TIMEOUT", "20", 1);
+    char name[64], text[4096];
+    for (int i = 0; i < N_FILES; i++) {
+        snprintf(name, sizeof name, "d/c%d/%03d.jpg", i % 2, i);
+        int n = snprintf(text, sizeof text, "file %d %0*d", i, i * 40 + 1, i);
+        put_bytes(name, text, (size_t)n);
+    }
+    node.ds = open_ok(in_tree("d"), NULL);
+    atomic_store(&node.n_moody, 0);
+    atomic_store(&node.n_posts, 0);
+    start_daemon(0);
+    return 0;
+}
+
+static int node_teardown(void **state)
+{
+    MHD_stop_daemon(node.daemon);
+    pen_dataset_unref(node.ds);
+    return tree_teardown(state);
+}
+
+/* ---- the client ---- */
+
+static const char *address(void)
+{
+    static char text[64];
+    snprintf(text, sizeof text, "penstock://127.0.0.1:%d/pictures", node.port);
+    return text;
+}
+
+static void read_is_right(const pen_dataset *ds, int64_t id)
+{
+    uint8_t got[4096], want[4096];
+    pen_error err = {0};
+    int64_t n = pen_dataset_read(ds, id, got, sizeof got, &err);
+    if (n < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(n, pen_dataset_read(node.ds, id, want, sizeof want, NULL));
+    assert_memory_equal(got, want, (size_t)n);
+}
+
+static void a_remote_dataset_is_what_the_server_has(void **state)
+{
+    (void)state;
+    pen_dataset *ds = open_ok(address(), NULL);
+    assert_int_equal(pen_dataset_kind(ds), PEN_SOURCE_REMOTE);
+    assert_string_equal(pen_dataset_hash(ds), pen_dataset_hash(node.ds));
+    assert_int_equal(pen_dataset_class_count(ds), 2);
+    for (int64_t id = 0; id < N_FILES; id++) {
+        char key[PEN_KEY_MAX];
+        pen_dataset_key(node.ds, id, key, sizeof key);
+        assert_string_equal(key_of(ds, id), key);
+        assert_int_equal(pen_dataset_find(ds, key), id);
+        read_is_right(ds, id);
+    }
+    pen_error err;
+    uint8_t small[1];
+    assert_int_equal(pen_dataset_read(ds, 0, small, 1, &err), PEN_ENOSPC);
+    assert_int_equal(pen_dataset_read(ds, N_FILES, small, 1, &err), PEN_EINVAL);
+    assert_int_equal(pen_dataset_field_length(ds, 0, PEN_FIELD_TXT), PEN_ENOTFOUND);
+    pen_dataset_unref(ds);
+}
+
+typedef struct reader {
+    pthread_t thread;
+    pen_dataset *ds;
+    int number, n_wrong;
+} reader;
+
+static void *read_all(void *arg)
+{
+    reader *r = arg;
+    uint8_t got[4096], want[4096];
+    for (int round = 0; round < 3; round++)
+        for (int i = 0; i < N_FILES; i++) {
+            int64_t id = (i * 7 + r->number) % N_FILES;
+            int64_t n = pen_dataset_read(r->ds, id, got, sizeof got, NULL);
+            r->n_wrong += n != pen_dataset_read(node.ds, id, want, sizeof want, NULL) ||
+                          memcmp(got, want, (size_t)n) != 0;
+        }
+    return NULL;
+}
+
+static int read_in_threads(pen_dataset *ds)
+{
+    reader readers[N_THREADS];
+    int n_wrong = 0;
+    for (int i = 0; i < N_THREADS; i++) {
+        readers[i] = (reader){.ds = ds, .number = i};
+        pthread_create(&readers[i].thread, NULL, read_all, &readers[i]);
+    }
+    for (int i = 0; i < N_THREADS; i++) {
+        pthread_join(readers[i].thread, NULL);
+        n_wrong += readers[i].n_wrong;
+    }
+    return n_wrong;
+}
+
+static void threads_share_one_connection_to_the_data(void **state)
+{
+    (void)state;
+    pen_dataset *ds = open_ok(address(), NULL);
+    assert_int_equal(read_in_threads(ds), 0);
+    assert_true(atomic_load(&node.n_posts) <= 3 * N_FILES * N_THREADS);
+    pen_dataset_unref(ds);
+}
+
+static void what_fails_is_asked_for_again(void **state)
+{
+    (void)state;
+    static const mood moods[] = {BUSY, BROKEN, SHORT, SPOILED, SILENT};
+    pen_dataset *ds = open_ok(address(), NULL);
+    for (size_t i = 0; i < COUNT(moods); i++) {
+        atomic_store(&node.mood, moods[i]);
+        atomic_store(&node.n_moody, 2);
+        assert_int_equal(read_in_threads(ds), 0);
+        assert_true(atomic_load(&node.n_moody) <= 0);
+    }
+    pen_dataset_unref(ds);
+}
+
+static void a_server_that_goes_is_waited_for(void **state)
+{
+    (void)state;
+    pen_dataset *ds = open_ok(address(), NULL);
+    read_is_right(ds, 0);
+    MHD_stop_daemon(node.daemon);
+    reader r = {.ds = ds};
+    pthread_create(&r.thread, NULL, read_all, &r);
+    nanosleep(&(struct timespec){0, 100 * 1000000}, NULL); /* it meets nobody, or it does not */
+    start_daemon(node.port);
+    pthread_join(r.thread, NULL);
+    assert_int_equal(r.n_wrong, 0);
+    pen_dataset_unref(ds);
+}
+
+static void time_runs_out_with_a_reason(void **state)
+{
+    (void)state;
+    setenv("PENSTOCK_REMOTE_TIMEOUT", "0.3", 1);
+    pen_dataset *ds = open_ok(address(), NULL);
+    atomic_store(&node.mood, BROKEN);
+    atomic_store(&node.n_moody, INT32_MAX);
+    uint8_t got[4096];
+    pen_error err = {0};
+    assert_int_equal(pen_dataset_read(ds, 3, got, sizeof got, &err), PEN_EIO);
+    assert_non_null(strstr(err.text, "500, broken"));
+    assert_non_null(strstr(err.text, "127.0.0.1:"));
+    pen_dataset_unref(ds);
+}
+
+static void a_cancelled_fetch_ends_soon(void **state)
+{
+    (void)state;
+    pen_dataset *ds = open_ok(address(), NULL);
+    atomic_store(&node.mood, BROKEN);
+    atomic_store(&node.n_moody, INT32_MAX);
+    atomic_bool cancel = true;
+    uint8_t got[4096];
+    pen_error err = {0};
+    pen__wanted wanted = {.key = {.sample = 5}};
+    assert_int_equal(ds->source->fetch(ds, &wanted, got, sizeof got, &cancel, &err), PEN_ECANCELED);
+    wanted.key.sample = N_FILES;
+    assert_int_equal(ds->source->fetch(ds, &wanted, got, sizeof got, NULL, &err), PEN_EINVAL);
+    pen_dataset_unref(ds);
+}
+
+static void a_fetch_brings_a_parcel(void **state)
+{
+    (void)state;
+    pen_dataset *ds = open_ok(address(), NULL);
+    uint8_t got[4096], want[4096];
+    pen_error err = {0};
+    pen__wanted wanted = {.key = {.sample = 17}};
+    int64_t n = ds->source->fetch(ds, &wanted, got, sizeof got, NULL, &err);
+    assert_int_equal(n, 48 + pen_dataset_read(node.ds, 17, want, sizeof want, NULL));
+    assert_memory_equal(got + 48, want, (size_t)n - 48);
+    assert_int_equal(ds->source->fetch(ds, &wanted, got, (size_t)n, NULL, &err), n);
+    pen_dataset_unref(ds);
+}
+
+static void a_child_of_a_fork_is_told_so(void **state)
+{
+    (void)state;
+    pen_dataset *ds = open_ok(address(), NULL);
+    read_is_right(ds, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        uint8_t got[4096];
+        int64_t rc = pen_dataset_read(ds, 1, got, sizeof got, NULL);
+        pen_dataset_unref(ds);
+        _exit(rc == PEN_EFORK ? 0 : 1);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    read_is_right(ds, 2);
+    pen_dataset_unref(ds);
+}
+
+static int stop_at_once(void *ctx, int64_t done, int64_t total)
+{
+    (void)done, (void)total;
+    return ++*(int *)ctx > 1;
+}
+
+static void opening_can_be_cancelled(void **state)
+{
+    (void)state;
+    int n_calls = 0;
+    pen_dataset_opts opts = tree_opts(false);
+    opts.progress = stop_at_once;
+    opts.progress_ctx = &n_calls;
+    open_fails(address(), &opts, PEN_ECANCELED, "cancelled");
+}
+
+static void what_is_not_there_is_said(void **state)
+{
+    (void)state;
+    MHD_stop_daemon(node.daemon);
+    open_fails(address(), NULL, PEN_EIO, "connection refused");
+    open_fails("penstock://", NULL, PEN_EINVAL, "penstock://HOST");
+    setenv("PENSTOCK_REMOTE_TIMEOUT", "soon", 1);
+    open_fails(address(), NULL, PEN_EINVAL, "PENSTOCK_REMOTE_TIMEOUT is 'soon'");
+    start_daemon(node.port);
+}
+
+static void failing_allocations_leave_nothing_behind(void **state)
+{
+    (void)state;
+    uint8_t got[4096];
+    pen_dataset *ds = open_ok(address(), NULL); /* what is made once for all */
+    pen_dataset_unref(ds);
+    int64_t live = pen__mem_live();
+    int rc = PEN_ENOMEM;
+    for (int n = 1; rc != 0; n++) {
+        pen_error err = {0};
+        pen__mem_fail_at(n);
+        rc = pen_dataset_open(&ds, address(), NULL, &err);
+        pen__mem_fail_at(0);
+        if (rc != 0 && rc != PEN_ENOMEM)
+            fail_msg("allocation %d: %s", n, err.text);
+        pen_dataset_unref(ds);
+        assert_int_equal(pen__mem_live(), live);
+    }
+    int64_t got_len = PEN_ENOMEM;
+    for (int n = 1; n < 6; n++) { /* reading: an error, or another try */
+        ds = open_ok(address(), NULL);
+        pen__mem_fail_at(n);
+        got_len = pen_dataset_read(ds, 9, got, sizeof got, NULL);
+        pen__mem_fail_at(0);
+        assert_true(got_len == PEN_ENOMEM || got_len == pen_dataset_length(ds, 9));
+        pen_dataset_unref(ds);
+        assert_int_equal(pen__mem_live(), live);
+    }
+}
+
+#define NODE_TEST(test) cmocka_unit_test_setup_teardown(test, node_setup, node_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        NODE_TEST(a_remote_dataset_is_what_the_server_has),
+        NODE_TEST(threads_share_one_connection_to_the_data),
+        NODE_TEST(what_fails_is_asked_for_again),
+        NODE_TEST(a_server_that_goes_is_waited_for),
+        NODE_TEST(time_runs_out_with_a_reason),
+        NODE_TEST(a_cancelled_fetch_ends_soon),
+        NODE_TEST(a_fetch_brings_a_parcel),
+        NODE_TEST(a_child_of_a_fork_is_told_so),
+        NODE_TEST(opening_can_be_cancelled),
+        NODE_TEST(what_is_not_there_is_said),
+        NODE_TEST(failing_allocations_leave_nothing_behind),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

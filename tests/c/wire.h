@@ -1,0 +1,86 @@
+/* wire.h - manifest pages and frames as a storage node writes them. */
+#ifndef PEN_TESTS_WIRE_H
+#define PEN_TESTS_WIRE_H
+
+#include "testing.h"
+
+#include <stdbool.h>
+
+#include "base/crc32c.h"
+
+typedef struct wire {
+    uint8_t bytes[65536];
+    size_t n;
+} wire;
+
+static inline void put_number(wire *w, uint64_t value, int n_bytes)
+{
+    assert_true(w->n + (size_t)n_bytes <= sizeof w->bytes);
+    for (int i = 0; i < n_bytes; i++)
+        w->bytes[w->n++] = (uint8_t)(value >> (8 * i));
+}
+
+static inline void put_chars(wire *w, const void *text, size_t len)
+{
+    assert_true(w->n + len <= sizeof w->bytes);
+    memcpy(w->bytes + w->n, text, len);
+    w->n += len;
+}
+
+static inline void begin_page(wire *w, uint64_t first, uint32_t n, uint32_t flags)
+{
+    w->n = 0;
+    put_chars(w, "PENM", 4);
+    put_number(w, 1, 4);
+    put_number(w, first, 8);
+    put_number(w, n, 4);
+    put_number(w, flags, 4);
+}
+
+static inline void put_record(wire *w, uint64_t length, int64_t label, const char *key,
+                              size_t key_len, bool has_header)
+{
+    put_number(w, length, 8);
+    put_number(w, (uint64_t)label, 8);
+    put_number(w, key_len, 2);
+    if (has_header)
+        put_chars(w, "\1\3\10\1\0\2\2\0\x10\0\x20\0", 12);
+    put_chars(w, key, key_len);
+}
+
+static inline void end_page(wire *w)
+{
+    put_number(w, pen__crc32c(0, w->bytes, w->n), 4);
+}
+
+static inline void put_frame(wire *w, uint32_t index, uint64_t id, int32_t status, const void *body,
+                             size_t len)
+{
+    size_t at = w->n;
+    put_chars(w, "PENF", 4);
+    put_number(w, index, 4);
+    put_number(w, id, 8);
+    put_number(w, (uint32_t)status, 4);
+    put_number(w, len, 4);
+    put_number(w, pen__crc32c(0, body, len), 4);
+    put_number(w, pen__crc32c(0, w->bytes + at, 28), 4);
+    put_chars(w, body, len);
+}
+
+/* A raw parcel in a frame. */
+static inline void put_raw_frame(wire *w, uint32_t index, uint64_t id, const void *file, size_t len)
+{
+    static wire parcel;
+    parcel.n = 0;
+    put_number(&parcel, 1, 4); /* version 1, form 0, cut 0, channels 0 */
+    put_number(&parcel, len, 4);
+    put_number(&parcel, 0, 8);
+    put_number(&parcel, 0, 8);
+    put_number(&parcel, len, 8);
+    put_number(&parcel, 0, 8);
+    put_number(&parcel, 0, 8);
+    put_chars(&parcel, file, len);
+    put_frame(w, index, id, 0, parcel.bytes, parcel.n);
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* fuzz_remote_page.c - any bytes as a page of a manifest: records within it, or an error.  The
+ * checksum is made right first, or nothing behind it would ever be reached. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/crc32c.h"
+#include "remote/little_endian.h"
+#include "remote/remote_part.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+static void seal(uint8_t *page, size_t len)
+{
+    uint32_t crc = pen__crc32c(0, page, len - 4);
+    for (int i = 0; i < 4; i++)
+        page[len - 4 + (size_t)i] = (uint8_t)(crc >> (8 * i));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    uint8_t *page = malloc(len + 1);
+    memcpy(page, data, len);
+    if (len >= 28)
+        seal(page, len);
+    pen_error err = {0};
+    pen__part part = {.count = len >= 20 ? pen__le32(page + 16) % 1000 : 1, .page = 1000};
+    int rc = pen__part_add_page(&part, page, len, &err);
+    if (rc != err.code || (rc == 0 && (int64_t)part.index.n != part.count))
+        abort();
+    if (rc == 0 && part.index.n > 0)
+        pen__part_finish(&part, &err);
+    pen__part_fini(&part);
+    /* the same bytes as a description */
+    pen__part other = {0};
+    err.code = 0;
+    rc = pen__part_describe(&other, (const char *)data, len, &err);
+    if (rc != err.code)
+        abort();
+    pen__part_fini(&other);
+    free(page);
+    return 0;
+}
