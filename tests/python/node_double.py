@@ -1,0 +1,389 @@
+"""A storage node that is not ours: the protocol of docs/protocol.md on Python's http.server.
+
+It serves stored files only, and it can be told to misbehave in every way a network or a broken
+server might.  In a test it is an object with threads; as a program it can be killed and paused:
+
+    python node_double.py PORT NAME=PATH...
+"""
+
+import gzip
+import json
+import socket
+import ssl
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import penstock
+
+PAGE = 7  # samples: several pages even of a small dataset
+CRC_TABLE = []
+for number in range(256):
+    for _ in range(8):
+        number = number >> 1 ^ (0x82F63B78 if number & 1 else 0)
+    CRC_TABLE.append(number)
+
+
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = CRC_TABLE[(crc ^ byte) & 255] ^ crc >> 8
+    return crc ^ 0xFFFFFFFF
+
+
+def raw_parcel(data: bytes) -> bytes:
+    """A head that says nothing of the image, and the stored file."""
+    return struct.pack("<4BI4iQ8B2i", 1, 0, 0, 0, len(data), *[0] * 4, len(data), *[0] * 10) + data
+
+
+def frame(index: int, sample: int, status: int, body: bytes, crc: int | None = None) -> bytes:
+    crc = crc32c(body) if crc is None else crc
+    head = struct.pack("<4sIQiII", b"PENF", index, sample, status, len(body), crc)
+    return head + struct.pack("<I", crc32c(head)) + body
+
+
+class Shelf:
+    """A dataset as a node sees it."""
+
+    def __init__(self, dataset: penstock.Dataset) -> None:
+        self.dataset = dataset
+        self.parcels: dict[int, tuple[bytes, int]] = {}
+
+    def describe(self, name: str) -> dict[str, Any]:
+        ds = self.dataset
+        return {
+            "name": name, "count": len(ds), "bytes": ds.nbytes, "hash": ds.hash,
+            "kind": ds.kind, "classes": ds.classes, "page": PAGE, "unknown": None,
+        }  # fmt: skip
+
+    def page(self, number: int) -> bytes:
+        ids = range(number * PAGE, min((number + 1) * PAGE, len(self.dataset)))
+        text = struct.pack("<4sIQII", b"PENM", 1, number * PAGE, len(ids), 0)
+        for sample in ids:
+            key = self.dataset.key(sample).encode()
+            length = len(self.dataset.read(sample))
+            text += struct.pack("<QqH", length, self.dataset.label(sample), len(key)) + key
+        return text + struct.pack("<I", crc32c(text))
+
+    def frame(self, index: int, sample: int) -> bytes:
+        if not 0 <= sample < len(self.dataset):
+            return frame(index, sample, -2, b"no such sample")
+        if sample not in self.parcels:
+            parcel = raw_parcel(self.dataset.read(sample))
+            self.parcels[sample] = parcel, crc32c(parcel)
+        parcel, crc = self.parcels[sample]
+        return frame(index, sample, 0, parcel, crc)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    node: "Node"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except OSError:  # the client went away, or we did
+            self.close_connection = True
+
+    def reply(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def refuse(self, status: int, why: str, **headers: str) -> None:
+        self.reply(status, json.dumps({"error": why}).encode(), **headers)
+
+    def is_welcome(self) -> bool:
+        self.node.seen.append((self.command, self.path))
+        token = self.node.token
+        if token and self.headers.get("Authorization") != f"Bearer {token}":
+            self.refuse(401, "wrong token")
+            return False
+        return True
+
+    def do_GET(self) -> None:
+        if not self.is_welcome():
+            return
+        path, _, query = self.path.partition("?")
+        parts = path.strip("/").split("/")
+        shelf = self.node.shelves.get(parts[2]) if parts[:2] == ["v1", "data"] else None
+        if not shelf:
+            self.refuse(404, "no such dataset")
+        elif len(parts) == 3:
+            self.reply(200, json.dumps(shelf.describe(parts[2]) | self.node.lies).encode())
+        else:
+            page = self.node.spoil_page(shelf.page(int(query.removeprefix("page="))))
+            if "gzip" in self.headers.get("Accept-Encoding", ""):
+                self.reply(200, gzip.compress(page), Content_Encoding="gzip")
+            else:
+                self.reply(200, page)
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if not self.is_welcome():
+            return
+        if self.node.refuses_pipelines or not json.loads(body).get("ops"):
+            self.refuse(422, "another numerics version")
+            return
+        self.node.pipelines.add(self.path.rpartition("/")[2])
+        self.reply(201, b"")
+
+    def do_POST(self) -> None:
+        self.body = self.rfile.read(int(self.headers["Content-Length"]))
+        if not self.is_welcome():
+            return
+        order = json.loads(self.body)
+        shelf = self.node.shelves.get(self.path.split("/")[3])
+        if not shelf:
+            self.refuse(404, "no such dataset")
+        elif order["pipeline"] and order["pipeline"] not in self.node.pipelines:
+            self.refuse(404, "no such pipeline")
+        elif order["hash"] != shelf.dataset.hash:
+            self.refuse(409, "the dataset is another one")
+        else:
+            self.node.n_posts += 1
+            self.node.orders.append(order)
+            frames = [shelf.frame(i, item[0]) for i, item in enumerate(order["items"])]
+            self.node.misbehave(self, frames)
+
+    # ---- what may be done with frames ----
+
+    def send_chunks(self, chunks: list[bytes], is_whole: bool = True) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/vnd.penstock.frames")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for chunk in chunks:
+            self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+        if is_whole:
+            self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+
+    def hang_up(self, is_reset: bool) -> None:
+        """End the connection, with RST or in order."""
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_WR if not is_reset else socket.SHUT_RD)
+        self.connection.close()
+
+
+def behave(handler: Handler, frames: list[bytes]) -> None:
+    handler.send_chunks(frames)
+
+
+def reset_at_once(handler: Handler, _: list[bytes]) -> None:
+    handler.hang_up(is_reset=True)
+
+
+def reset_within(handler: Handler, frames: list[bytes]) -> None:
+    stream = b"".join(frames)
+    handler.send_chunks([stream[: len(stream) * 2 // 3]], is_whole=False)
+    handler.hang_up(is_reset=True)
+
+
+def cut_a_frame(handler: Handler, frames: list[bytes]) -> None:
+    """A well-formed answer that ends within its last frame."""
+    handler.send_chunks([*frames[:-1], frames[-1][:-5]])
+
+
+def cut_a_head(handler: Handler, frames: list[bytes]) -> None:
+    handler.send_chunks([*frames[:-1], frames[-1][:17]])
+
+
+def leave_one_out(handler: Handler, frames: list[bytes]) -> None:
+    handler.send_chunks(frames[:-1])
+
+
+def flip_a_body_bit(handler: Handler, frames: list[bytes]) -> None:
+    spoiled = bytearray(frames[0])
+    spoiled[-1] ^= 4
+    handler.send_chunks([bytes(spoiled), *frames[1:]])
+
+
+def flip_a_head_bit(handler: Handler, frames: list[bytes]) -> None:
+    spoiled = bytearray(frames[0])
+    spoiled[21] ^= 1  # of the length
+    handler.send_chunks([bytes(spoiled), *frames[1:]])
+
+
+def send_twice(handler: Handler, frames: list[bytes]) -> None:
+    handler.send_chunks([frames[0], *frames])
+
+
+def send_backwards_in_crumbs(handler: Handler, frames: list[bytes]) -> None:
+    """Not wrong at all: any order, any chunks."""
+    stream = b"".join(reversed(frames))
+    handler.send_chunks([stream[i : i + 701] for i in range(0, len(stream), 701)])
+
+
+def send_another_sample(handler: Handler, frames: list[bytes]) -> None:
+    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    handler.send_chunks([frame(0, sample + 1, 0, frames[0][32:]), *frames[1:]])
+
+
+def send_unasked(handler: Handler, frames: list[bytes]) -> None:
+    handler.send_chunks([*frames, frame(len(frames), 0, 0, frames[0][32:])])
+
+
+def send_too_much(handler: Handler, frames: list[bytes]) -> None:
+    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    handler.send_chunks([frame(0, sample, 0, raw_parcel(frames[0][80:] + b"x")), *frames[1:]])
+
+
+def send_too_little(handler: Handler, frames: list[bytes]) -> None:
+    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    handler.send_chunks([frame(0, sample, 0, raw_parcel(frames[0][81:])), *frames[1:]])
+
+
+def send_an_unknown_form(handler: Handler, frames: list[bytes]) -> None:
+    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    parcel = bytearray(frames[0][32:])
+    parcel[1] = 99
+    handler.send_chunks([frame(0, sample, 0, bytes(parcel)), *frames[1:]])
+
+
+def send_garbage(handler: Handler, frames: list[bytes]) -> None:
+    handler.send_chunks([b"<html>It works!</html>" * 9])
+
+
+def fail_a_read(handler: Handler, frames: list[bytes]) -> None:
+    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    handler.send_chunks([frame(0, sample, -4, b"the disk is unwell"), *frames[1:]])
+
+
+def send_a_strange_status(handler: Handler, frames: list[bytes]) -> None:
+    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    handler.send_chunks([frame(0, sample, 7, b"?"), *frames[1:]])
+
+
+def stall(handler: Handler, frames: list[bytes]) -> None:
+    """Half an answer, and then nothing for long."""
+    handler.send_chunks([frames[0][:40]], is_whole=False)
+    handler.node.released.wait(30)
+    handler.close_connection = True
+
+
+def be_overloaded(handler: Handler, _: list[bytes]) -> None:
+    handler.refuse(503, "too much to do", Retry_After="0")
+
+
+def be_limited(handler: Handler, _: list[bytes]) -> None:
+    handler.refuse(429, "too many requests", Retry_After="1")
+
+
+def be_broken(handler: Handler, _: list[bytes]) -> None:
+    handler.refuse(500, "something is broken")
+
+
+def redirect(handler: Handler, _: list[bytes]) -> None:
+    handler.reply(302, b"", Location="http://127.0.0.1:9/")
+
+
+MISDEEDS = [
+    reset_at_once, reset_within, cut_a_frame, cut_a_head, leave_one_out, flip_a_body_bit,
+    flip_a_head_bit, send_twice, send_backwards_in_crumbs, send_another_sample, send_unasked,
+    send_too_much, send_too_little, send_an_unknown_form, send_garbage, fail_a_read,
+    send_a_strange_status, stall, be_overloaded, be_limited, be_broken, redirect,
+]  # fmt: skip
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+    def process_request(self, request: Any, address: Any) -> None:
+        self.open_connections.add(request)
+        super().process_request(request, address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.open_connections.discard(request)
+        super().shutdown_request(request)
+
+
+class Node:
+    """A node on loopback.  `misbehave(handler, frames)` sends the answer to a POST."""
+
+    def __init__(
+        self, token: str = "", context: ssl.SSLContext | None = None, port: int = 0, **data: Any
+    ) -> None:
+        self.shelves = {name: Shelf(penstock.Dataset(path)) for name, path in data.items()}
+        self.token, self.context = token, context
+        self.misbehave: Callable[[Handler, list[bytes]], None] = behave
+        self.spoil_page: Callable[[bytes], bytes] = lambda page: page
+        self.lies: dict[str, Any] = {}
+        self.refuses_pipelines = False
+        self.pipelines: set[str] = set()
+        self.seen: list[tuple[str, str]] = []
+        self.orders: list[dict[str, Any]] = []
+        self.n_posts = 0
+        self.released = threading.Event()
+        self.port = port
+        self.start()
+
+    def start(self) -> None:
+        handler = type("Handler", (Handler,), {"node": self})
+        self.server = Server(("127.0.0.1", self.port), handler, bind_and_activate=False)
+        self.server.open_connections = set()
+        self.server.allow_reuse_address = True
+        self.server.server_bind()
+        self.server.server_activate()
+        if self.context:
+            self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop(self) -> None:
+        """As if it was killed: no more connections, and those there are break."""
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()
+        for connection in list(self.server.open_connections):
+            try:
+                linger = struct.pack("ii", 1, 0)
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        self.released.clear()
+        self.pipelines.clear()  # a new process would not know them
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def url(self, name: str) -> str:
+        return f"penstock{'s' if self.context else ''}://{self.address}/{name}"
+
+    def __enter__(self) -> "Node":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def main() -> None:
+    Node(port=int(sys.argv[1]), **dict(argument.split("=", 1) for argument in sys.argv[2:]))
+    print("ready", flush=True)
+    while True:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main()

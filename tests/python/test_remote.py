@@ -1,0 +1,521 @@
+"""Remote datasets: the same stream as the local path, whatever servers and networks do.
+
+The server is a double of a storage node (node_double.py) that can misbehave.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import node_double
+import pytest
+from node_double import Node
+
+import penstock
+
+ROOT = Path(__file__).resolve().parents[2]
+N = 23
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", "PENSTOCK_CA_FILE", "PENSTOCK_OFFLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "30")
+
+
+@pytest.fixture
+def node(folder: Path, shard: Path):
+    with Node(pictures=folder, shard=shard) as found:
+        yield found
+
+
+@pytest.fixture
+def stream(ops, digests):
+    """Hashes of an epoch's batches; `between` is called after each batch."""
+
+    def read(path, workers=3, epochs=1, between=None, **options):
+        loader = penstock.Loader(path, ops, 4, shuffle=True, seed=5, num_workers=workers, **options)
+        found = []
+        for _ in range(epochs):
+            for batch in loader:
+                found += digests([batch])
+                if between:
+                    between()
+        return found
+
+    return read
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+# ---- the same as the local path ----
+
+
+@pytest.mark.parametrize("name", ["pictures", "shard"])
+def test_a_remote_dataset_is_the_local_one(name, node, folder, shard):
+    local = penstock.Dataset({"pictures": folder, "shard": shard}[name])
+    remote = penstock.Dataset(node.url(name))
+    assert (remote.kind, remote.path) == ("remote", node.url(name))
+    assert (remote.hash, len(remote), remote.nbytes) == (local.hash, len(local), local.nbytes)
+    assert (remote.keys(), remote.classes) == (local.keys(), local.classes)
+    for sample in range(len(local)):
+        assert remote.label(sample) == local.label(sample)
+        assert remote.read(sample) == local.read(sample)
+        assert remote.find(local.key(sample)) == sample
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("name", ["pictures", "shard"])
+def test_the_stream_is_that_of_the_local_path(name, workers, node, folder, stream):
+    assert stream(node.url(name), workers, epochs=2) == stream(folder, epochs=2)
+
+
+def test_nothing_is_offloaded_where_the_environment_says_so(node, folder, stream, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_OFFLOAD", "none")
+    assert stream(node.url("pictures")) == stream(folder)
+    assert all(order["pipeline"] is None for order in node.orders)
+    assert all(item[3:] == [0, 1] for order in node.orders for item in order["items"])
+    monkeypatch.setenv("PENSTOCK_OFFLOAD", "some")
+    with pytest.raises(penstock.InvalidError, match="PENSTOCK_OFFLOAD is 'some'"):
+        penstock.Dataset(node.url("pictures"))
+
+
+def test_a_node_that_cannot_do_the_pipeline_sends_files(node, folder, stream):
+    node.refuses_pipelines = True
+    assert stream(node.url("pictures")) == stream(folder)
+
+
+def test_many_waiting_threads_become_few_requests(node, folder):
+    remote = penstock.Dataset(node.url("pictures"))
+    local = penstock.Dataset(folder)
+    gate = threading.Event()
+
+    def slowly(handler, frames):
+        gate.wait(10)
+        node_double.behave(handler, frames)
+
+    node.misbehave = slowly
+    answers = {}
+    all_here = threading.Barrier(81)
+
+    def read(number):
+        all_here.wait(30)
+        answers[number] = remote.read(number % N)
+
+    threads = [threading.Thread(target=read, args=(i,)) for i in range(80)]
+    for thread in threads:
+        thread.start()
+    all_here.wait(30)
+    time.sleep(0.3)  # they all wait for a sample by then, or nearly all
+    gate.set()
+    for thread in threads:
+        thread.join(20)
+    assert [answers[i] for i in range(80)] == [local.read(i % N) for i in range(80)]
+    assert node.n_posts < 40
+    assert sum(len(order["items"]) for order in node.orders) == 80
+
+
+def test_samples_found_bad_are_named_like_local_ones(spoiled, plain_ops):
+    with Node(spoiled=spoiled) as node:
+        for path in (spoiled, node.url("spoiled")):
+            with pytest.raises(penstock.DataError, match="sample 'ant/00") as caught:
+                list(penstock.Loader(path, plain_ops, 4))
+            assert caught.value.sample == 4
+
+
+# ---- several servers ----
+
+
+def test_shards_count_on_and_unite_their_classes(tmp_path, folder, ops, digests):
+    halves = [tmp_path / "low", tmp_path / "high"]
+    for half in halves:
+        shutil.copytree(folder, half)
+    shutil.rmtree(halves[0] / "cat")
+    shutil.rmtree(halves[1] / "ant")
+    with Node(part=halves[0]) as low, Node(part=halves[1]) as high:
+        url = f"penstock://{low.address}+{high.address}/part"
+        remote = penstock.Dataset(url)
+        parts = [penstock.Dataset(half) for half in halves]
+        assert remote.classes == ["ant", "bee", "cat"]
+        assert remote.keys() == parts[0].keys() + parts[1].keys()
+        labels = [part.classes[part.label(i)] for part in parts for i in range(len(part))]
+        assert [remote.classes[remote.label(i)] for i in range(len(remote))] == labels
+        contents = [part.read(i) for part in parts for i in range(len(part))]
+        assert [remote.read(i) for i in range(len(remote))] == contents
+        names = [file for half in halves for file in sorted(half.glob("*/*"))]
+        same = penstock.Dataset.from_list(
+            names, [remote.label(i) for i in range(len(remote))], root=tmp_path
+        )
+        images = [
+            [bytes(batch["image"]) for batch in penstock.Loader(data, ops, 5, shuffle=True)]
+            for data in (url, same)
+        ]
+        assert images[0] == images[1]
+        based = [order.get("base") for order in high.orders if order["pipeline"]]
+        assert set(based) <= {len(parts[0])}
+
+
+def test_a_replica_stands_in_for_a_server_that_dies(folder, stream):
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        url = f"penstock://{first.address},{second.address}/pictures"
+        count = iter(range(100))
+
+        def kill():
+            if next(count) == 1:
+                first.stop()
+
+        assert stream(url, between=kill, epochs=2) == stream(folder, epochs=2)
+        assert second.n_posts
+
+
+def test_a_replica_that_is_away_at_first_is_used_when_it_comes(folder, stream):
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        url = f"penstock://{first.address},{second.address}/pictures"
+        second.stop()
+        count = iter(range(100))
+
+        def change():
+            number = next(count)
+            if number == 0:
+                second.start()
+            elif number == 2:
+                first.stop()
+
+        assert stream(url, between=change, epochs=2) == stream(folder, epochs=2)
+        assert ("GET", "/v1/data/pictures") in second.seen  # asked what it holds, first
+
+
+def test_replicas_with_different_data_are_refused(tmp_path, folder):
+    other = shutil.copytree(folder, tmp_path / "other")
+    next(other.glob("bee/*")).write_bytes(b"changed")
+    with Node(x=folder) as first, Node(x=other) as second:
+        with pytest.raises(penstock.InvalidError, match="given as replicas, but") as caught:
+            penstock.Dataset(f"penstock://{first.address},{second.address}/x")
+        assert first.address in str(caught.value)
+        assert second.address in str(caught.value)
+
+
+def test_a_server_that_comes_back_with_other_data_is_not_believed(
+    tmp_path, folder, monkeypatch, plain_ops
+):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
+    other = shutil.copytree(folder, tmp_path / "other")
+    with Node(x=folder) as node:
+        remote = penstock.Dataset(node.url("x"))
+        remote.read(0)
+        file = next(other.glob("bee/*"))
+        file.write_bytes(file.read_bytes()[::-1] + b"x")
+        node.shelves["x"] = node_double.Shelf(penstock.Dataset(other))
+        with pytest.raises(penstock.InputOutputError, match="another"):
+            remote.read(1)
+
+
+# ---- faults ----
+
+
+@pytest.mark.parametrize("misdeed", node_double.MISDEEDS, ids=lambda misdeed: misdeed.__name__)
+def test_the_stream_survives(misdeed, node, folder, stream, monkeypatch):
+    if misdeed is node_double.stall:
+        monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "6")
+
+    def now_and_then(handler, frames):
+        bad = node.n_posts in (1, 4)
+        (misdeed if bad else node_double.behave)(handler, frames)
+
+    node.misbehave = now_and_then
+    assert stream(node.url("pictures"), epochs=2) == stream(folder, epochs=2)
+    assert node.n_posts >= 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_stream_survives_faults_at_random(seed, node, folder, stream):
+    chance = random.Random(seed)
+    harmless = [m for m in node_double.MISDEEDS if m not in (node_double.stall,)]
+
+    def at_random(handler, frames):
+        bad = chance.random() < 0.4
+        (chance.choice(harmless) if bad else node_double.behave)(handler, frames)
+
+    node.misbehave = at_random
+    assert stream(node.url("pictures"), workers=6, epochs=3) == stream(folder, epochs=3)
+
+
+def test_the_stream_survives_fifty_restarts(node, folder, stream):
+    is_over = threading.Event()
+    n_restarts = 0
+
+    def slowly(handler, frames):
+        time.sleep(0.01)
+        node_double.behave(handler, frames)
+
+    def restart():
+        nonlocal n_restarts
+        while not is_over.is_set():
+            time.sleep(0.03)
+            node.stop()
+            node.start()
+            n_restarts += 1
+
+    node.misbehave = slowly
+    remote = penstock.Dataset(node.url("pictures"))
+    restarter = threading.Thread(target=restart)
+    restarter.start()
+    try:
+        wanted = stream(folder, epochs=4)
+        while n_restarts < 50:
+            assert stream(remote, epochs=4) == wanted
+    finally:
+        is_over.set()
+        restarter.join()
+
+
+def test_a_sample_that_never_comes_is_an_error_that_names_server_and_cause(
+    node, monkeypatch, plain_ops
+):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    loader = penstock.Loader(node.url("pictures"), plain_ops, 4)
+    node.misbehave = node_double.be_broken
+    begin = time.monotonic()
+    with pytest.raises(penstock.InputOutputError) as caught:
+        list(loader)
+    assert time.monotonic() - begin < 20
+    assert node.address in str(caught.value)
+    assert "something is broken" in str(caught.value)
+
+
+def test_one_poisoned_sample_does_not_take_others_with_it(node, folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3")
+    remote = penstock.Dataset(node.url("pictures"))
+    local = penstock.Dataset(folder)
+
+    def break_at_seven(handler, frames):
+        ids = [item[0] for item in json.loads(handler.body)["items"]]
+        (node_double.reset_at_once if 7 in ids else node_double.behave)(handler, frames)
+
+    node.misbehave = break_at_seven
+    answers = {}
+
+    def read(sample):
+        try:
+            answers[sample] = remote.read(sample)
+        except penstock.InputOutputError as error:
+            answers[sample] = str(error)
+
+    threads = [threading.Thread(target=read, args=(i,)) for i in range(N)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert "failed tries" in answers.pop(7)
+    assert answers == {i: local.read(i) for i in range(N) if i != 7}
+
+
+def test_a_server_that_is_gone_is_waited_for_and_then_an_error(node, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    remote = penstock.Dataset(node.url("pictures"))
+    node.stop()
+    with pytest.raises(penstock.InputOutputError, match=r"no answer from .*: connection refused"):
+        remote.read(3)
+    node.start()
+
+
+def test_the_server_is_killed_and_paused(folder, stream, monkeypatch):
+    """A process of its own, with real signals."""
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "12")  # stalls are seen after a sixth of it
+    port = free_port()
+    call = [sys.executable, node_double.__file__, str(port), f"pictures={folder}"]
+
+    def start():
+        server = subprocess.Popen(call, stdout=subprocess.PIPE, text=True)
+        assert server.stdout.readline() == "ready\n"
+        return server
+
+    server = start()
+    count = iter(range(100))
+
+    def trouble():
+        nonlocal server
+        number = next(count)
+        if number in (2, 8):
+            server.kill()
+            server.wait()
+            server.stdout.close()
+            server = start()
+        elif number == 5:
+            server.send_signal(signal.SIGSTOP)
+            threading.Timer(2.5, server.send_signal, (signal.SIGCONT,)).start()
+
+    try:
+        url = f"penstock://127.0.0.1:{port}/pictures"
+        assert stream(url, between=trouble, epochs=2) == stream(folder, epochs=2)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+def test_a_loader_closes_while_its_server_stalls(node, plain_ops):
+    has_stalled = threading.Event()
+
+    def only_the_first_batch(handler, frames):
+        ids = [item[0] for item in json.loads(handler.body)["items"]]
+        first = [frame for frame, sample in zip(frames, ids, strict=True) if sample < 4]
+        if len(first) == len(frames):
+            node_double.behave(handler, frames)
+            return
+        handler.send_chunks(first, is_whole=False)
+        has_stalled.set()
+        node.released.wait(30)
+        handler.close_connection = True
+
+    node.misbehave = only_the_first_batch
+    loader = penstock.Loader(node.url("pictures"), plain_ops, 4, num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    assert has_stalled.wait(20)
+    begin = time.monotonic()
+    del iterator, loader
+    assert time.monotonic() - begin < 4  # what stalls is given up after five seconds
+
+
+# ---- opening ----
+
+
+def test_what_cannot_be_opened_is_said_clearly(node, folder):
+    refused = f"penstock://127.0.0.1:{free_port()}/x"
+    with pytest.raises(penstock.InputOutputError, match="connection refused"):
+        penstock.Dataset(refused)
+    with pytest.raises(penstock.NotFoundError, match="has no dataset 'other'"):
+        penstock.Dataset(node.url("other"))
+    with pytest.raises(penstock.InputOutputError, match="none of 2 replicas answers"):
+        penstock.Dataset(refused.replace("/x", ",127.0.0.1:1/x"))
+    for url in ("penstock://", "penstock://host", "penstock:///name", "penstock://h:0/n"):
+        with pytest.raises(penstock.InvalidError, match="penstock://HOST"):
+            penstock.Dataset(url)
+
+
+def test_a_wrong_token_is_said_clearly(folder, monkeypatch, tmp_path):
+    with Node(token="s3cret", pictures=folder) as node:
+        with pytest.raises(penstock.InputOutputError, match="401, wrong token: give the node's"):
+            penstock.Dataset(node.url("pictures"))
+        monkeypatch.setenv("PENSTOCK_TOKEN", "s3cret")
+        assert len(penstock.Dataset(node.url("pictures"))) == N
+        monkeypatch.setenv("PENSTOCK_TOKEN", "two words")
+        with pytest.raises(penstock.InvalidError, match="no token has"):
+            penstock.Dataset(node.url("pictures"))
+        monkeypatch.delenv("PENSTOCK_TOKEN")
+        (tmp_path / "token").write_text("s3cret\n")
+        monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(tmp_path / "token"))
+        remote = penstock.Dataset(node.url("pictures"))
+        assert remote.read(0)
+        node.token = "changed"
+        with pytest.raises(penstock.InputOutputError, match="401"):
+            remote.read(1)
+
+
+@pytest.mark.parametrize(
+    ("lies", "words"),
+    [
+        ({"hash": "0" * 32}, "the manifest gives the dataset hash"),
+        ({"hash": "x"}, "has no hash"),
+        ({"count": 10**12}, "number of samples"),
+        ({"count": N + 1}, "other samples"),
+        ({"page": 0}, "samples a page"),
+        ({"bytes": 1}, "the manifest gives"),
+        ({"classes": ["ant", "ant"]}, "names a class twice"),
+        ({"classes": ["ant"]}, "fewer classes"),
+        ({"classes": "ant"}, "no list"),
+    ],
+)
+def test_a_description_that_lies_is_found_out(lies, words, node):
+    node.lies = lies
+    with pytest.raises(penstock.DataError, match=words) as caught:
+        penstock.Dataset(node.url("pictures"))
+    assert node.address in str(caught.value)
+
+
+def test_a_spoiled_page_is_found_out(node):
+    node.spoil_page = lambda page: page[:50] + bytes([page[50] ^ 1]) + page[51:]
+    with pytest.raises(penstock.DataError, match="checksum differs"):
+        penstock.Dataset(node.url("pictures"))
+
+
+# ---- TLS, forks, the command ----
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for 127.0.0.1 that nobody has heard of, with its key."""
+    if not shutil.which("openssl"):
+        pytest.skip("no openssl to make a certificate")
+    place = tmp_path_factory.mktemp("tls") / "node.pem"
+    call = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    call += ["-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [*call, "-keyout", place, "-out", f"{place}.crt"], check=True, capture_output=True
+    )
+    place.write_text(place.read_text() + Path(f"{place}.crt").read_text())
+    return place
+
+
+def test_tls_is_spoken_and_certificates_are_checked(certificate, folder, stream, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with Node(context=context, pictures=folder) as node:
+        with pytest.raises(penstock.InputOutputError, match="certificate"):
+            penstock.Dataset(node.url("pictures"))
+        monkeypatch.setenv("PENSTOCK_CA_FILE", f"{certificate}.crt")
+        assert stream(node.url("pictures")) == stream(folder)
+        with pytest.raises(penstock.InputOutputError, match="cannot ask"):
+            penstock.Dataset(node.url("pictures").replace("penstocks", "penstock"))
+
+
+def test_a_forked_child_is_told_to_open_it_again(node):
+    remote = penstock.Dataset(node.url("pictures"))
+    expected = remote.read(2)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            remote.read(2)
+        except penstock.ForkError as error:
+            os.write(writer, str(error).encode())
+        del remote
+        os._exit(0)
+    os.close(writer)
+    assert b"opened before a fork" in os.read(reader, 1000)
+    os.close(reader)
+    assert os.waitpid(child, 0)[1] == 0
+    assert remote.read(2) == expected
+
+
+def test_the_command_takes_an_address(node):
+    command = Path(sys.executable).with_name("penstock")
+    done = subprocess.run(
+        [command, "info", node.url("pictures")], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{node.url('pictures')} (remote)" in done.stdout
+
+
+def test_torch_takes_an_address(node, folder, plain_ops):
+    from penstock.torch import DataLoader
+
+    def images(path):
+        return [batch[0].numpy().tobytes() for batch in DataLoader(path, 5, transform=plain_ops)]
+
+    assert images(node.url("pictures")) == images(folder)

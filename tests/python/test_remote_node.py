@@ -1,0 +1,221 @@
+"""Remote datasets on `penstock serve`: all forms of samples, and a server that is killed for real."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import transforms as T
+
+COMMAND = Path(sys.executable).with_name("penstock")
+N = 23
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", "PENSTOCK_CA_FILE", "PENSTOCK_OFFLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "30")
+
+
+def start(port: int, *arguments: object) -> tuple[subprocess.Popen[str], int]:
+    """A server and the port it listens at; 0 lets it choose."""
+    call = [str(COMMAND), "serve", "--listen", f"127.0.0.1:{port}", *map(str, arguments)]
+    server = subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = server.stdout.readline()
+    assert line.startswith("serving at http"), server.stderr.read()
+    return server, int(line.rpartition(":")[2])
+
+
+def end(server: subprocess.Popen[str]) -> None:
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    server.stderr.close()
+
+
+@contextlib.contextmanager
+def serving(*arguments: object) -> Iterator[int]:
+    server, port = start(0, *arguments)
+    try:
+        yield port
+    finally:
+        end(server)
+
+
+@pytest.fixture(scope="module")
+def port(folder: Path, shard: Path) -> Iterator[int]:
+    with serving("--name", "pictures", folder, "--name", "shard", shard) as found:
+        yield found
+
+
+def stream(path, line, digests, workers=3, epochs=1, **options):
+    loader = penstock.Loader(path, line, 4, shuffle=True, seed=5, num_workers=workers, **options)
+    return [digest for _ in range(epochs) for digest in digests(loader)]
+
+
+LINES = {
+    "crop": [T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.ToTensor()],
+    "resize": [T.Resize((24, 20))],
+    "grey": [T.Grayscale(), T.Resize(24), T.CenterCrop(16), T.ToTensor()],
+    "turned": [T.Decode(exif=True), T.RandomCrop(16, pad_if_needed=True), T.RandomRotation(20)],
+    "augmented": [T.RandAugment(), T.RandomResizedCrop(16), T.ToTensor(), T.RandomErasing(0.5)],
+    "chosen": [T.RandomChoice([T.CenterCrop(20), T.RandomCrop(20)]), T.ColorJitter(0.3, 0.3)],
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_stream_is_that_of_the_local_path(name, port, folder, digests):
+    url = f"penstock://127.0.0.1:{port}/pictures"
+    line = LINES[name]
+    assert stream(url, line, digests, epochs=2) == stream(folder, line, digests, epochs=2)
+
+
+@pytest.mark.parametrize("offload", ["none", "all"])
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("name", ["pictures", "shard"])
+def test_how_samples_travel_changes_nothing(
+    name, workers, offload, port, folder, ops, digests, monkeypatch
+):
+    monkeypatch.setenv("PENSTOCK_OFFLOAD", offload)
+    url = f"penstock://127.0.0.1:{port}/{name}"
+    assert stream(url, ops, digests, workers) == stream(folder, ops, digests)
+
+
+def sent_bytes(port: int) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        text = answer.read().decode()
+    return sum(int(n) for n in re.findall(r"^penstock_node_parcel_bytes_total (\d+)", text, re.M))
+
+
+def test_offloading_sends_fewer_bytes(port, digests, monkeypatch):
+    url = f"penstock://127.0.0.1:{port}/pictures"
+    line = [T.RandomResizedCrop(8, scale=(0.1, 0.2))]
+    counts = [sent_bytes(port)]
+    for offload in ("none", "all"):
+        monkeypatch.setenv("PENSTOCK_OFFLOAD", offload)
+        stream(url, line, digests)
+        counts.append(sent_bytes(port))
+    raw, packed = counts[1] - counts[0], counts[2] - counts[1]
+    assert 0 < packed < raw / 2
+
+
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
+def test_bad_samples_are_bad_in_the_same_way(on_error, spoiled, ops, digests):
+    with serving("--name", "x", spoiled) as port:
+        paths = (spoiled, f"penstock://127.0.0.1:{port}/x")
+        local, remote = (stream(path, ops, digests, on_error=on_error) for path in paths)
+        assert local == remote
+        errors = []
+        for path in paths:
+            with pytest.raises(penstock.DataError) as caught:
+                stream(path, ops, digests)
+            errors.append((caught.value.code, caught.value.sample, str(caught.value)))
+        assert errors[0] == errors[1]
+
+
+def test_state_goes_from_local_to_remote_and_back(port, folder, ops, digests):
+    whole = stream(folder, ops, digests)
+    loaders = [
+        penstock.Loader(path, ops, 4, shuffle=True, seed=5)
+        for path in (folder, f"penstock://127.0.0.1:{port}/pictures", folder)
+    ]
+    found, state = [], None
+    for loader in loaders:
+        if state:
+            loader.load_state_dict(state)
+        for batch in loader:
+            found += digests([batch])
+            state = loader.state_dict()
+            if len(found) in (2, 4):
+                break
+    assert found == whole
+
+
+def test_shards_of_two_nodes_draw_as_one_dataset(tmp_path, folder, digests):
+    """Random parameters follow the client's ids, which a node of a later shard does not know."""
+    line = LINES["crop"]
+    with serving("--name", "x", folder) as first, serving("--name", "x", folder) as second:
+        url = f"penstock://127.0.0.1:{first}+127.0.0.1:{second}/x"
+        remote = penstock.Dataset(url)
+        files = sorted(folder.glob("*/*"), key=lambda file: (file.parent.name, file.name)) * 2
+        labels = [remote.label(i) for i in range(len(remote))]
+        local = penstock.Dataset.from_list(files, labels, classes=remote.classes, root=folder)
+        assert remote.hash == local.hash
+        assert stream(remote, line, digests) == stream(local, line, digests)
+
+
+def test_the_stream_survives_a_server_that_is_killed_fifty_times(folder, ops, digests):
+    wanted = stream(folder, ops, digests, epochs=3)
+    server, port = start(0, "--name", "x", folder)
+    is_over = threading.Event()
+    n_kills = 0
+
+    def kill_often():
+        nonlocal server, n_kills
+        while not is_over.wait(0.03):
+            end(server)
+            server, _ = start(port, "--name", "x", folder)
+            n_kills += 1
+
+    killer = threading.Thread(target=kill_often)
+    killer.start()
+    try:
+        remote = open_patiently(f"penstock://127.0.0.1:{port}/x")
+        while n_kills < 50:
+            assert stream(remote, ops, digests, epochs=3) == wanted
+    finally:
+        is_over.set()
+        killer.join()
+        end(server)
+
+
+def open_patiently(url: str) -> penstock.Dataset:
+    for _ in range(100):
+        with contextlib.suppress(penstock.InputOutputError):
+            return penstock.Dataset(url)
+        time.sleep(0.02)
+    return penstock.Dataset(url)
+
+
+def test_a_paused_server_is_routed_around(folder, ops, digests, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "6")  # a stall is a second
+    wanted = stream(folder, ops, digests, epochs=2)
+    servers = [start(0, "--name", "x", folder) for _ in range(2)]
+    try:
+        url = "penstock://" + ",".join(f"127.0.0.1:{port}" for _, port in servers) + "/x"
+        loader = penstock.Loader(url, ops, 4, shuffle=True, seed=5, num_workers=3)
+        found = []
+        for _ in range(2):
+            for batch in loader:
+                found += digests([batch])
+                if len(found) == 2:
+                    os.kill(servers[0][0].pid, signal.SIGSTOP)
+        assert found == wanted
+    finally:
+        for server, _ in servers:
+            end(server)
+
+
+def test_a_paused_server_alone_is_an_error_within_the_timeout(folder, ops, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
+    server, port = start(0, "--name", "x", folder)
+    try:
+        loader = penstock.Loader(f"penstock://127.0.0.1:{port}/x", ops, 4, num_workers=2)
+        server.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        with pytest.raises(penstock.InputOutputError, match=f"127.0.0.1:{port}"):
+            list(loader)
+        assert time.monotonic() - begin < 30
+    finally:
+        end(server)
