@@ -38,7 +38,7 @@ class NotFoundError(Error, FileNotFoundError):
 
 
 class ForkError(Error, RuntimeError):
-    """A loader was inherited through fork(): make it in the process that uses it."""
+    """A loader or a remote dataset was inherited through fork(): make it in the process that uses it."""
 
 
 # The extension looks here for the class of a code; a code without an entry is an `Error`.
