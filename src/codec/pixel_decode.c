@@ -25,7 +25,9 @@ enum {
     MAX_SAMPLE_BYTES = 4, /* two units: a residual behind an escape */
 };
 
-typedef const uint32_t *slots_of_activity[256];
+/* Activities are not cut off at 255 here, which saves asking. */
+enum { N_ACTIVITIES = (2 + 1) * 255 + (3 + 2 + 1) * 128 + 1 };
+typedef const uint32_t *slots_of_activity[N_ACTIVITIES];
 
 typedef struct decoder {
     int32_t w;
@@ -37,6 +39,11 @@ typedef struct decoder {
     uint32_t states[PEN__PIXELS_PLANES];
     slots_of_activity slots[PEN__PIXELS_PLANES];
 } decoder;
+
+/* Scratch is reckoned with the encoder's state, which has a histogram for each context. */
+_Static_assert(sizeof(decoder) <=
+                   sizeof(uint32_t) * 256 * PEN__PIXELS_CONTEXTS * PEN__PIXELS_PLANES,
+               "no larger than the encoder's");
 
 static size_t row_units_bytes(const decoder *d)
 {
@@ -72,31 +79,43 @@ typedef struct chain {
     int left, size, size_before; /* the last sample, its residual's size, and that before */
 } chain;
 
+/* No branches, and nothing that compilers turn into one: it would often be wrong. */
 ALWAYS_INLINE uint32_t take_unit(uint32_t state, const uint8_t **at)
 {
     uint32_t unit = (uint32_t)((*at)[0] | (*at)[1] << 8);
-    uint32_t takes = state < PEN__RANS_LOW; /* no branch: it would often be wrong */
+    uint32_t takes = (state - PEN__RANS_LOW) >> 31;
     *at += 2 * takes;
-    return state << (16 * takes) | (unit & -takes);
+    return state << (16 * takes) | (unit & (0 - takes));
 }
 
-static __attribute__((noinline)) uint32_t take_plain(uint32_t state, const uint8_t **at,
-                                                     int *residual)
+/* A residual behind an escape.  By value, so that nothing of a row must be kept in memory. */
+typedef struct plain {
+    const uint8_t *at;
+    uint32_t state;
+    int residual;
+} plain;
+
+static __attribute__((noinline)) plain take_plain(uint32_t state, const uint8_t *at)
 {
     enum { SHARE = PEN__RANS_TOTAL / 256 };
     uint32_t slot = state % PEN__RANS_TOTAL;
-    *residual = (int8_t)(slot / SHARE);
-    return take_unit((state >> PEN__RANS_BITS) * SHARE + slot % SHARE, at);
+    plain p = {.at = at, .residual = (int8_t)(slot / SHARE)};
+    p.state = take_unit((state >> PEN__RANS_BITS) * SHARE + slot % SHARE, &p.at);
+    return p;
 }
 
 ALWAYS_INLINE int take_residual(chain *now, const uint32_t *slots, const uint8_t **at)
 {
     uint32_t entry = slots[now->state % PEN__RANS_TOTAL];
-    uint32_t share = entry >> 12 & (PEN__RANS_TOTAL - 1), add = entry & (PEN__RANS_TOTAL - 1);
-    int residual = (int32_t)entry >> 24;
-    now->state = take_unit((now->state >> PEN__RANS_BITS) * share + add, at);
-    if (__builtin_expect(residual == PEN__PIXELS_ESCAPE, 0))
-        now->state = take_plain(now->state, at, &residual);
+    int residual = pen__rans_residual(entry);
+    uint32_t state = (now->state >> PEN__RANS_BITS) * pen__rans_share(entry) + pen__rans_add(entry);
+    now->state = take_unit(state, at);
+    if (__builtin_expect(residual == PEN__PIXELS_ESCAPE, 0)) {
+        const plain p = take_plain(now->state, *at);
+        *at = p.at;
+        now->state = p.state;
+        residual = p.residual;
+    }
     return residual;
 }
 
@@ -113,13 +132,14 @@ typedef struct row_view {
 ALWAYS_INLINE chain take_sample(chain now, const row_view *v, const slots_of_activity slots, int ch,
                                 int32_t i, bool is_first, const uint8_t **at)
 {
-    int guess = now.left, activity = 2 * now.size + now.size_before;
+    int guess = now.left;
+    unsigned activity = (unsigned)(2 * now.size + now.size_before);
     if (!is_first) {
         int across = now.left - v->above[i - ch];
-        activity += v->calm[i] + (across < 0 ? -across : across);
+        activity += (unsigned)(v->calm[i] + (across < 0 ? -across : across));
         guess = pen__pixels_predict(now.left, v->slope[i], v->low[i], v->high[i]);
     }
-    int residual = take_residual(&now, slots[activity < 255 ? activity : 255], at);
+    int residual = take_residual(&now, slots[activity], at);
     now.size_before = now.size;
     now.size = residual < 0 ? -residual : residual;
     now.left = (guess + residual) & 255;
@@ -207,8 +227,8 @@ static bool begin(decoder *d, const uint8_t *src, size_t len)
         if (shape_of[i] >= PEN__PIXELS_SHAPES)
             return false;
     for (int c = 0; c < d->ch; c++, shape_of += PEN__PIXELS_CONTEXTS) {
-        for (int i = 0; i < 256; i++)
-            d->slots[c][i] = shapes->slots[shape_of[pen__pixels_context_of[i]]];
+        for (int i = 0; i < N_ACTIVITIES; i++)
+            d->slots[c][i] = shapes->slots[shape_of[pen__pixels_context_of[i < 255 ? i : 255]]];
         d->states[c] = get32(states + 4 * c);
     }
     d->at = states + 4 * d->ch;

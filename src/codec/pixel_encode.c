@@ -145,20 +145,16 @@ ALWAYS_INLINE uint32_t put_symbol(uint8_t **at, uint32_t state, const pen__rans_
     return state + symbol->bias + quotient * symbol->rest;
 }
 
-static __attribute__((noinline)) uint32_t put_plain(uint8_t **at, uint32_t state, uint8_t residual)
-{
-    const pen__rans_symbol plain = pen__rans_plain_symbol(residual);
-    return put_symbol(at, state, &plain);
-}
-
 typedef const pen__rans_symbol *symbols_of_context[PEN__PIXELS_CONTEXTS];
 
 ALWAYS_INLINE uint32_t put_residual(uint8_t **at, uint32_t state, const symbols_of_context symbols,
                                     uint8_t context, uint8_t residual)
 {
     const pen__rans_symbol *symbol = &symbols[context][residual];
-    if (__builtin_expect(!symbol->is_direct, 0))
-        state = put_plain(at, state, residual);
+    if (__builtin_expect(!symbol->is_direct, 0)) {
+        const pen__rans_symbol plain = pen__rans_plain_symbol(residual);
+        state = put_symbol(at, state, &plain);
+    }
     return put_symbol(at, state, symbol);
 }
 

@@ -130,7 +130,7 @@ pen__rans_symbol pen__rans_plain_symbol(uint8_t residual)
 static void add_symbol(int shape, int residual, uint32_t first, uint32_t share)
 {
     for (uint32_t i = 0; i < share; i++)
-        shapes.slots[shape][first + i] = (uint32_t)(uint8_t)residual << 24 | share << 12 | i;
+        shapes.slots[shape][first + i] = pen__rans_entry(residual, share, i);
 }
 
 static void add_direct(int shape, int residual, uint32_t first, uint32_t share)

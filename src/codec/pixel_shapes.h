@@ -34,12 +34,34 @@ typedef struct pen__rans_symbol {
 } pen__rans_symbol;
 
 typedef struct pen__pixel_shapes {
-    /* For the lowest 12 bits of a state: residual << 24 | share << 12 | what to add. */
+    /* For the lowest 12 bits of a state, see below. */
     uint32_t slots[PEN__PIXELS_SHAPES][PEN__RANS_TOTAL];
     pen__rans_symbol symbols[PEN__PIXELS_SHAPES][256]; /* of a residual, or the escape */
     uint32_t costs[PEN__PIXELS_SHAPES]
                   [PEN__PIXELS_SIZES]; /* of a residual of this size, escape included */
 } pen__pixel_shapes;
+
+/* An entry of slots: add << 20 | residual << 12 | share.  The state becomes
+ * (state >> 12) * share + add. */
+static inline uint32_t pen__rans_entry(int residual, uint32_t share, uint32_t add)
+{
+    return add << 20 | (uint32_t)(uint8_t)residual << 12 | share;
+}
+
+static inline int pen__rans_residual(uint32_t entry)
+{
+    return (int8_t)(entry >> 12);
+}
+
+static inline uint32_t pen__rans_share(uint32_t entry)
+{
+    return entry & (PEN__RANS_TOTAL - 1);
+}
+
+static inline uint32_t pen__rans_add(uint32_t entry)
+{
+    return entry >> 20;
+}
 
 /* Built at the first call, for all threads. */
 const pen__pixel_shapes *pen__pixel_shapes_get(void);

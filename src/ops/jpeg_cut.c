@@ -66,6 +66,11 @@ void pen__jpeg_cutter_free(pen__jpeg_cutter *cutter)
     pen__free(cutter);
 }
 
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* --- runs --- */
 
 ALWAYS_INLINE int64_t bit_of(const walk *w, const pen__jpeg_bits *in)
@@ -265,35 +270,49 @@ static bool is_inside(const walk *w, int32_t strip)
     return y >= w->luma_y && y + w->frame->mcu_v <= w->luma_end_y;
 }
 
+/* MCUs from `column`, where the scan is, to the window's end.  The next mark on the way must be
+ * passed exactly. */
+static bool copy_checked(walk *w, int32_t strip, int32_t column)
+{
+    int32_t step = w->marks->grid.step, next = column / step + 1, end = w->need.end_column;
+    if (next * step < end) {
+        pen__jpeg_mark due = mark_at(w, strip, next), here;
+        if (!copy_mcus(w, strip, column, next * step) || !pen__jpeg_scan_tell(&w->scan, &here) ||
+            !is_same_mark(&here, &due))
+            return false;
+        column = next * step;
+    }
+    return copy_mcus(w, strip, column, end);
+}
+
+/* From where the scan is to mark number `last` of the strip unseen, and from there to the window's
+ * end. */
+static bool copy_jumping(walk *w, int32_t strip, int32_t last, int32_t end_part)
+{
+    pen__jpeg_mark here;
+    const pen__jpeg_mark to = mark_at(w, strip, last);
+    return pen__jpeg_scan_tell(&w->scan, &here) && copy_between(w, &here, &to) &&
+           seek_part(w, strip, last, end_part) &&
+           copy_mcus(w, strip, last * w->marks->grid.step, w->need.end_column);
+}
+
 /* The window's part of a strip whose marks are known.  Two MCUs at each end may have flat
  * blocks, so these are parsed in any case. */
 static bool cut_known_strip(walk *w, int32_t strip)
 {
     const pen__jpeg_need *need = &w->need;
-    int32_t step = w->marks->grid.step, per_row = w->marks->grid.per_row;
-    int32_t start = need->first_column / step, next = (need->first_column + 1) / step + 1;
+    int32_t step = w->marks->grid.step, start = need->first_column / step;
     int32_t last = need->end_column > 2 ? (need->end_column - 2) / step : 0;
-    int32_t end = (need->end_column + step - 1) / step;
-    bool passes = next * step < need->end_column;
-    bool may_jump = passes && next < last && is_inside(w, strip) && w->scan.restart_interval == 0;
-    int32_t column = passes ? next * step : need->end_column;
-    end = end < per_row ? end : per_row;
-    if (!seek_part(w, strip, start, may_jump ? next : end) ||
+    int32_t edge = smaller(need->first_column + 2, need->end_column);
+    int32_t end_part = (need->end_column + step - 1) / step;
+    bool may_jump = last * step > edge && is_inside(w, strip) && w->scan.restart_interval == 0;
+    if (!seek_part(w, strip, start, may_jump ? (edge + step - 1) / step : end_part) ||
         !pen__jpeg_scan_skip(&w->scan, need->first_column - start * step) ||
-        !copy_mcus(w, strip, need->first_column, column))
+        !copy_mcus(w, strip, need->first_column, may_jump ? edge : need->first_column))
         return false;
-    if (!passes)
-        return true;
-    pen__jpeg_mark due = mark_at(w, strip, next), here;
-    if (!pen__jpeg_scan_tell(&w->scan, &here) || !is_same_mark(&here, &due))
-        return false;
-    if (may_jump && is_in_step(w)) {
-        const pen__jpeg_mark to = mark_at(w, strip, last);
-        if (!copy_between(w, &due, &to) || !seek_part(w, strip, last, end))
-            return false;
-        column = last * step;
-    }
-    return copy_mcus(w, strip, column, need->end_column);
+    if (may_jump && is_in_step(w))
+        return copy_jumping(w, strip, last, end_part);
+    return copy_checked(w, strip, may_jump ? edge : need->first_column);
 }
 
 /* --- the whole --- */
@@ -337,11 +356,6 @@ static void set_luma(walk *w, pen__rect window)
     w->luma_y = window.y / 8;
     w->luma_end_y = (window.y + window.h - 1) / 8 + 1;
     w->eob = pen__jpeg_ac_word(w->frame->components[0].ac, 0, &w->n_eob);
-}
-
-static int32_t smaller(int32_t a, int32_t b)
-{
-    return a < b ? a : b;
 }
 
 static pen__rect kept_rect(const walk *w)

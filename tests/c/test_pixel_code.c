@@ -229,6 +229,32 @@ static void the_same_pixels_give_the_same_code_and_nothing_is_allocated(void **s
     block_free(scratch), block_free(dst[0]), block_free(dst[1]), block_free(p.px);
 }
 
+/* Who encodes and who decodes may have different processors. */
+static void every_cpu_level_writes_and_reads_the_same_code(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        picture p = make((kind)(i % N_KINDS), 1 + 7 * i % 90, 1 + i, i % 2 ? 3 : 1, (uint64_t)i);
+        size_t room = pen__pixels_bound(p.w, p.h, p.ch);
+        scalar_only();
+        file plain = encode(&p, room);
+        for (int level = 0; level < N_LEVELS; level++) {
+            pen__cpu_mask(levels[level]);
+            file code = encode(&p, room);
+            assert_int_equal(code.len, plain.len);
+            assert_memory_equal(code.data, plain.data, plain.len);
+            free(code.data);
+            block px = block_new(n_bytes(&p), 1);
+            assert_int_equal(decode(&p, plain.data, plain.len, px, NULL), 0);
+            assert_memory_equal(px.at, p.px.at, n_bytes(&p));
+            block_free(px);
+        }
+        all_features();
+        free(plain.data);
+        block_free(p.px);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +264,7 @@ int main(void)
         cmocka_unit_test(code_fits_into_the_room_there_is_or_is_refused),
         cmocka_unit_test(code_cut_short_anywhere_is_corrupt),
         cmocka_unit_test(flipped_bits_and_noise_do_no_harm),
+        cmocka_unit_test(every_cpu_level_writes_and_reads_the_same_code),
         cmocka_unit_test(the_same_pixels_give_the_same_code_and_nothing_is_allocated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
