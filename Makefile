@@ -61,6 +61,13 @@ bench-adapt: setup-test $(INSTALLED) ## Does it adapt? Policies and other loader
 	  --report bench/results/local/adapt.md $(ARGS)
 	@echo "bench-adapt: see bench/results/local/adapt.md"
 
+bench-offload: setup-test $(INSTALLED) ## Near the storage: what offloading saves, over links of all speeds (root; ARGS=--quick)
+	@scripts/setup-bench
+	@.venv-bench/main/bin/python -m bench.offload $(if $(DATA),--data '$(DATA)') \
+	  --json bench/results/local/offload$(if $(findstring --quick,$(ARGS)),-quick).json \
+	  --plot bench/results/local/offload.png --report bench/results/local/offload.md $(ARGS)
+	@echo "bench-offload: see bench/results/local/offload.md"
+
 bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
 	@ninja -C build-bench --quiet
@@ -98,4 +105,4 @@ $(INSTALLED): $(PACKAGE) | setup-build
 	@scripts/install-package
 	@touch $@
 
-.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-forms bench-kernels bench-telemetry clean distclean help
+.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-forms bench-offload bench-kernels bench-telemetry clean distclean help

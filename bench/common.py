@@ -24,6 +24,11 @@ PRE_DECODED = "pre-decoded"  # pixels decoded and shrunk beforehand: no JPEG wor
 # Above this many cores of foreign load on the contestant's own cores, a run says more about the neighbours.
 DISTURBED = 0.15
 
+
+class Unavailable(Exception):
+    """This machine cannot do that; the message says why."""
+
+
 Batch = Any  # each peer has its own array type
 
 
@@ -63,3 +68,18 @@ class Loader:
     to_numpy: Callable[[Batch], Any]
     rows: Callable[[Batch], int] = field(default=len)
     layout: str = "NCHW"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing to show: True, False, or None where it cannot be told."""
+
+    what: str
+    holds: bool | None
+    told: str
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+    """Lines of Markdown; the first column is text, all others are figures."""
+    align = ("---", *["---:"] * (len(head) - 1))
+    return ["| " + " | ".join(cells) + " |" for cells in (head, align, *rows)]

@@ -97,31 +97,57 @@ def _write_tars(directory: Path) -> None:
                 _add(archive, f"{index:06d}.jpg", data)
 
 
-def _write_folders(source: Path, files: list[Path], repeats: int, folder: Path) -> None:
+def _link_inside(source: Path, target: Path) -> None:
+    """For servers, which follow no link out of their folder."""
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _write_folders(
+    source: Path, files: list[Path], repeats: int, folder: Path, is_served: bool
+) -> None:
     for repeat in range(repeats):
         for index, path in enumerate(files):
             parent = path.relative_to(source).parent.as_posix().replace("/", "_")
             label = parent if parent != "." else f"class{index % N_CLASSES:02d}"
             (folder / label).mkdir(parents=True, exist_ok=True)
-            _link(path, folder / label / f"{index:06d}-{repeat:03d}.jpg")
+            first = folder / label / f"{index:06d}-000.jpg"
+            target = folder / label / f"{index:06d}-{repeat:03d}.jpg"
+            if is_served:  # what has to be copied is copied once
+                _link_inside(first if repeat else path, target)
+            else:
+                _link(path, target)
 
 
-def make_view(source: Path, images_min: int, name: str | None = None) -> View:
-    """Prepare (or find in the cache) the view of `source`, repeated to at least `images_min` images."""
+def make_view(
+    source: Path, images_min: int, name: str | None = None, *, is_served: bool = False
+) -> View:
+    """Prepare (or find in the cache) the view of `source`, repeated to at least `images_min` images.
+
+    One that is served has only folders, and no link leaves them.
+    """
     candidates = _jpeg_files(source)
     if not candidates:
         raise FileNotFoundError(f"no .jpg or .jpeg files in {source.name}")
     name = name or source.resolve().name
-    directory = cache_root() / f"{name}-{_fingerprint(source, candidates, images_min)}"
+    kind = "-served" if is_served else ""
+    directory = cache_root() / f"{name}-{_fingerprint(source, candidates, images_min)}{kind}"
     manifest = directory / "manifest.json"
     if not manifest.exists():
-        _build(source, candidates, images_min, name, directory)
+        _build(source, candidates, images_min, name, directory, is_served)
     stored = json.loads(manifest.read_text())
     return View(directory=directory, **{**stored, "notes": tuple(stored["notes"])})
 
 
 def _build(
-    source: Path, candidates: list[Path], images_min: int, name: str, directory: Path
+    source: Path,
+    candidates: list[Path],
+    images_min: int,
+    name: str,
+    directory: Path,
+    is_served: bool,
 ) -> None:
     reasons = {path: refusal(path) for path in candidates}
     files = [path for path in candidates if reasons[path] is None]
@@ -132,8 +158,9 @@ def _build(
     scratch = directory.with_suffix(".part")
     shutil.rmtree(scratch, ignore_errors=True)
     repeats = -(-images_min // len(files))
-    _write_folders(source, files, repeats, scratch / "folder")
-    _write_tars(scratch)
+    _write_folders(source, files, repeats, scratch / "folder", is_served)
+    if not is_served:
+        _write_tars(scratch)
     view = View(
         name=name,
         directory=directory,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
 from bench.adapt.entrants import FIXED, MODEL, ORACLE, POLICIES, best_of_torch
 from bench.adapt.measure import adapted_after_s
 from bench.adapt.scenarios import ADAPTING_S, PERIOD_S, Phase, Scenario, spans
-from bench.adapt.stats import anova, paired, summary
+from bench.common import Check
+from bench.stats import anova, paired, summary
 
 REACHES = 0.95  # of the oracle
 MORE = 1.1  # times the oracle's memory and threads
@@ -18,15 +18,6 @@ BOTTLENECK = 0.1  # of the time waited with the defaults: loading is what is slo
 LESS_WAIT = 0.3
 
 Runs = dict[str, list[dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing to show: True, False, or None where it cannot be told."""
-
-    what: str
-    holds: bool | None
-    told: str
 
 
 def values(runs: list[dict[str, Any]], key: str) -> list[float]:

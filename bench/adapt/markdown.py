@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.adapt.analysis import findings, row, shown, tests
 from bench.adapt.entrants import MODEL
+from bench.common import table
 
 _HEAD = (
     "entrant",
@@ -48,11 +49,6 @@ def _cells(line: dict[str, Any], test: dict[str, Any] | None) -> tuple[str, ...]
     )
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    align = ["---", *["---:"] * (len(_HEAD) - 1)]
-    return ["| " + " | ".join(cells) + " |" for cells in (_HEAD, tuple(align), *rows)]
-
-
 def _phases(stored: dict[str, Any]) -> str:
     from bench.adapt.scenarios import Phase
 
@@ -73,7 +69,7 @@ def scenario_text(stored: dict[str, Any]) -> list[str]:
             _cells(row(runs, n), found["paired"].get(n) if n != MODEL else None)
             for n in shown(runs)
         ]
-        out += [*_table(rows), ""]
+        out += [*table(_HEAD, rows), ""]
         if found["anova"]:
             out += [
                 f"ANOVA, that policies are alike: F = {found['anova']['f']:.1f}, "

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,16 +15,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bench.adapt.scenarios import Phase, Scenario
+from bench.common import Unavailable
+from bench.control_group import ControlGroup
 from bench.datasets import cache_root, input_files
 
 _SOURCE = Path(__file__).with_name("slowfs.c")
-_CGROUP = Path("/sys/fs/cgroup")
-_QUOTA_PERIOD_US = 100_000
 _COLD_PAUSE_S = 0.25
-
-
-class Unavailable(Exception):
-    """This machine cannot do that; the message says why."""
 
 
 def build_slowfs() -> Path:
@@ -114,61 +109,6 @@ class Hogs:
         return [hog.pid for hog in self._running]
 
 
-class ControlGroup:
-    """A control group for the contestant's processor time; v2 if the cpu controller is there, else v1."""
-
-    def __init__(self) -> None:
-        self._shared = _CGROUP / "cgroup.subtree_control"
-        self._has_shared = False  # the root's controller, which is taken back at the end
-        with _needing_groups():
-            controllers = _CGROUP / "cgroup.controllers"
-            self._is_v2 = controllers.exists() and "cpu" in controllers.read_text().split()
-            self.path = _CGROUP if self._is_v2 else _CGROUP / "cpu"
-            self.path /= f"penstock-bench-{os.getpid()}"
-            if self._is_v2 and "cpu" not in self._shared.read_text().split():
-                self._shared.write_text("+cpu")
-                self._has_shared = True
-            try:
-                self.path.mkdir()
-            except OSError:
-                self._restore()
-                raise
-
-    def add(self, pid: int) -> None:
-        with _needing_groups():
-            (self.path / "cgroup.procs").write_text(str(pid))
-
-    def set(self, cores: float) -> None:
-        quota = int(cores * _QUOTA_PERIOD_US) if cores else 0
-        with _needing_groups():
-            if self._is_v2:
-                (self.path / "cpu.max").write_text(f"{quota or 'max'} {_QUOTA_PERIOD_US}")
-            else:
-                (self.path / "cpu.cfs_period_us").write_text(str(_QUOTA_PERIOD_US))
-                (self.path / "cpu.cfs_quota_us").write_text(str(quota or -1))
-
-    def remove(self) -> None:
-        for _ in range(50):  # its processes take a moment to be gone
-            with suppress(OSError):
-                self.path.rmdir()
-                break
-            time.sleep(0.1)
-        self._restore()
-
-    def _restore(self) -> None:
-        if self._has_shared:
-            with suppress(OSError):
-                self._shared.write_text("-cpu")
-
-
-@contextmanager
-def _needing_groups() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise Unavailable(f"no control group: {error.strerror}") from error
-
-
 @contextmanager
 def cold_cache(folder: Path) -> Iterator[None]:
     """Throw a folder's pages out of the page cache again and again; of no other's."""
@@ -245,10 +185,3 @@ class Stage:
 def stage(scenario: Scenario, view: Path | None) -> Iterator[Stage]:
     with ExitStack() as exits:
         yield Stage(scenario, view, exits)
-
-
-def end_group(process: subprocess.Popen[str]) -> None:
-    """A contestant and all it has started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import selectors
 import subprocess
 import tempfile
 import time
@@ -13,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.adapt.entrants import Entrant
-from bench.adapt.mechanisms import Unavailable, end_group, stage
+from bench.adapt.mechanisms import stage
 from bench.adapt.scenarios import Phase, Scenario, spans
 from bench.adapt.watcher import Watcher
-from bench.common import ROOT
+from bench.child import Lines, Lost, end_group, tell
+from bench.common import ROOT, Unavailable
 from bench.process_tree import cpu_seconds, machine_busy_seconds
 from bench.spawn import environment, interpreter
 
@@ -43,41 +42,6 @@ def schedule(
         Action(s.begin, s.phase, best[s.phase.conditions] if best else None)
         for s in spans(scenario)
     ]
-
-
-class Lost(Exception):
-    """The process ended, or said nothing for too long."""
-
-
-class Lines:
-    """What a process says, line by line, with a time limit."""
-
-    def __init__(self, process: subprocess.Popen[str], errors: Any) -> None:
-        self._process, self._errors, self._rest = process, errors, b""
-        self._selector = selectors.DefaultSelector()
-        assert process.stdout is not None
-        self._fd = process.stdout.fileno()
-        self._selector.register(self._fd, selectors.EVENT_READ)
-
-    def next(self, seconds: float) -> str:
-        deadline = time.monotonic() + seconds
-        while b"\n" not in self._rest:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._selector.select(left):
-                raise Lost(f"said nothing for {seconds:.0f} s")
-            if not (got := os.read(self._fd, 1 << 16)):
-                raise Lost(self._last_error())
-            self._rest += got
-        line, _, self._rest = self._rest.partition(b"\n")
-        return line.decode()
-
-    def _last_error(self) -> str:
-        self._errors.seek(0)
-        lines = self._errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
-        return f"ended: {lines[-1]}"
-
-    def close(self) -> None:
-        self._selector.close()
 
 
 @dataclass(frozen=True)
@@ -144,15 +108,6 @@ def perform(run: Run) -> dict[str, Any]:
         return {"failed": str(reason)}
 
 
-def _tell(process: subprocess.Popen[str], line: str) -> None:
-    assert process.stdin is not None
-    try:
-        process.stdin.write(line + "\n")
-        process.stdin.flush()
-    except BrokenPipeError:
-        raise Lost("ended too early") from None
-
-
 def _drive(run: Run, process: subprocess.Popen[str], lines: Lines, scene: Any) -> dict[str, Any]:
     said = lines.next(_START_S)
     if said != "ready":
@@ -162,7 +117,7 @@ def _drive(run: Run, process: subprocess.Popen[str], lines: Lines, scene: Any) -
         scene.set(first_action.phase)
     watcher = Watcher(process.pid)
     try:
-        _tell(process, "go")
+        tell(process, "go")
         word, _, when = lines.next(_START_S).partition(" ")
         if word != "first":
             raise Lost("no batch")
@@ -172,12 +127,12 @@ def _drive(run: Run, process: subprocess.Popen[str], lines: Lines, scene: Any) -
             if action.phase:
                 scene.set(action.phase)
             if action.knobs and not run.scenario.is_python:
-                _tell(process, f"knobs {json.dumps(action.knobs)}")
+                tell(process, f"knobs {json.dumps(action.knobs)}")
         if not run.hashes:
             time.sleep(max(0.0, begin + run.seconds - time.monotonic()))
             cpu = cpu_seconds(process.pid) - cpu
             busy = machine_busy_seconds() - busy
-            _tell(process, "end")
+            tell(process, "end")
         noted: dict[str, Any] = json.loads(lines.next(_END_S + (run.seconds if run.hashes else 0)))
     finally:
         seen = watcher.stop()

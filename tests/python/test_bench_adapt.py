@@ -14,13 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from bench import control_group  # noqa: E402
 from bench.adapt import measure, oracle  # noqa: E402
 from bench.adapt import mechanisms as stagecraft  # noqa: E402
 from bench.adapt.__main__ import joined  # noqa: E402
 from bench.adapt.entrants import Entrant  # noqa: E402
-from bench.adapt.mechanisms import Unavailable, slow_folder  # noqa: E402
+from bench.adapt.mechanisms import slow_folder  # noqa: E402
 from bench.adapt.runner import schedule  # noqa: E402
 from bench.adapt.scenarios import ADAPTING_S, SCENARIOS, Phase, Scenario, spans  # noqa: E402
+from bench.common import Unavailable  # noqa: E402
 
 TWO = Scenario("two", "two phases", (Phase(5, hogs=1), Phase(10)), step_ms=10)
 
@@ -28,7 +30,7 @@ TWO = Scenario("two", "two phases", (Phase(5, hogs=1), Phase(10)), step_ms=10)
 def scipy_parts(name):
     """Statistics and what uses them; scipy belongs to the benchmark's environment."""
     pytest.importorskip("scipy")
-    return importlib.import_module(f"bench.adapt.{name}")
+    return importlib.import_module(name)
 
 
 def test_phases_follow_each_other_and_settle_after_twenty_periods():
@@ -133,7 +135,7 @@ def test_reports_are_joined_in_the_usual_order_and_the_later_counts():
 
 
 def test_statistics_agree_with_known_values():
-    stats = scipy_parts("stats")
+    stats = scipy_parts("bench.stats")
     found = stats.summary([10.0, 12.0, 14.0])
     assert found["mean"] == 12
     assert found["deviation"] == 2
@@ -183,7 +185,7 @@ def stored(rates):
 
 
 def test_findings_say_who_is_ahead_and_how_far_the_oracle_is():
-    analysis = scipy_parts("analysis")
+    analysis = scipy_parts("bench.adapt.analysis")
     report = stored(
         {
             "penstock-model": [100, 102, 101],
@@ -202,7 +204,7 @@ def test_findings_say_who_is_ahead_and_how_far_the_oracle_is():
 
 
 def test_a_report_shows_the_best_of_torch_and_the_tests():
-    report = scipy_parts("markdown")
+    report = scipy_parts("bench.adapt.markdown")
     rates = {
         "penstock-model": [100, 102],
         "penstock-oracle": [101, 103],
@@ -216,7 +218,7 @@ def test_a_report_shows_the_best_of_torch_and_the_tests():
 
 
 def test_seeds_pair_runs_and_the_largest_counts():
-    analysis = scipy_parts("analysis")
+    analysis = scipy_parts("bench.adapt.analysis")
     ours = [{"seed": s, "settled": 10.0 * s, "memory_bytes": m} for s, m in ((0, 1e6), (2, 5e6))]
     theirs = [{"seed": s, "settled": 1.0 * s, "memory_bytes": 1e6} for s in (2, 1, 0)]
     assert analysis.matched(ours, theirs) == ([0, 20], [0, 2])
@@ -226,7 +228,7 @@ def test_seeds_pair_runs_and_the_largest_counts():
 
 
 def test_the_test_of_policies_says_what_it_asks():
-    report = scipy_parts("markdown")
+    report = scipy_parts("bench.adapt.markdown")
     rates = {"penstock-model": [100, 102], "penstock-fixed": [50, 51], "penstock-oracle": [101, 1]}
     assert "\nANOVA, that policies are alike: F = " in "\n".join(
         report.scenario_text(stored(rates))
@@ -234,7 +236,7 @@ def test_the_test_of_policies_says_what_it_asks():
 
 
 def test_a_scenario_that_was_skipped_says_why():
-    report = scipy_parts("markdown")
+    report = scipy_parts("bench.adapt.markdown")
     lines = report.scenario_text({**stored({}), "skipped": "no access to /dev/fuse"})
     assert "skipped: no access to /dev/fuse" in lines
 
@@ -246,7 +248,7 @@ def refuse(path):
 @pytest.fixture
 def groups(tmp_path, monkeypatch):
     """A control group's root, as far as plain files can be one."""
-    monkeypatch.setattr(stagecraft, "_CGROUP", tmp_path)
+    monkeypatch.setattr(control_group, "_CGROUP", tmp_path)
     (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
     (tmp_path / "cgroup.subtree_control").write_text("memory\n")
     return tmp_path
@@ -254,19 +256,36 @@ def groups(tmp_path, monkeypatch):
 
 def test_the_root_group_is_left_as_it_was_found(groups):
     shared = groups / "cgroup.subtree_control"
-    group = stagecraft.ControlGroup()
+    group = control_group.ControlGroup()
     assert shared.read_text() == "+cpu"
     group.remove()
     assert shared.read_text() == "-cpu" and not group.path.exists()
     shared.write_text("cpu memory\n")
-    stagecraft.ControlGroup().remove()
+    control_group.ControlGroup().remove()
     assert shared.read_text() == "cpu memory\n"
 
 
+def test_a_small_share_of_a_core_has_a_longer_period():
+    assert control_group.quota_us(0) == (0, 100_000)
+    assert control_group.quota_us(0.5) == (50_000, 100_000)
+    assert control_group.quota_us(0.01) == (1000, 100_000)
+    assert control_group.quota_us(0.005) == (1000, 200_000)
+    assert control_group.quota_us(0.0001) == (1000, 1_000_000)  # as little as can be had
+
+
+def test_groups_of_benchmarks_that_were_killed_are_taken_away(groups):
+    (groups / "penstock-bench-999999999").mkdir()
+    (groups / f"penstock-bench-{os.getppid()}-storage").mkdir()
+    group = control_group.ControlGroup("storage")
+    left = {path.name for path in groups.glob("penstock-bench-*")}
+    assert left == {f"penstock-bench-{pid}-storage" for pid in (os.getpid(), os.getppid())}
+    group.remove()
+
+
 def test_control_groups_that_cannot_be_had_are_unavailable(groups):
-    group = stagecraft.ControlGroup()
+    group = control_group.ControlGroup()
     with pytest.raises(Unavailable, match="no control group"):
-        stagecraft.ControlGroup()  # there is one of that name
+        control_group.ControlGroup()  # there is one of that name
     assert (groups / "cgroup.subtree_control").read_text() in ("+cpu", "-cpu")
     group.remove()
     with pytest.raises(Unavailable, match="no control group"):

@@ -1,0 +1,83 @@
+"""A profile: of each sample, how many bytes each form has, and what it costs at the storage and at the host.
+
+It is JSON lines, one a sample; a form that a sample does not have is null or missing:
+
+    {"sample": 7, "raw": 110000, "cut": 48000, "coded": 60000, "pixels": 150528,
+     "storage_ms": {"raw": 0.02, "cut": 0.3, "coded": 1.1, "pixels": 0.9},
+     "host_ms": {"raw": 0.7, "cut": 0.5, "coded": 0.6, "pixels": 0.2}}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bench.common import SIZE
+
+RAW, CUT, CODED, PIXELS, TENSOR = "raw", "cut", "coded", "pixels", "tensor"
+NAMES = (RAW, CUT, CODED, PIXELS, TENSOR)
+_TENSOR_BYTES = 3 * SIZE * SIZE * 4  # all operations done: float32
+# What a sample's frame and parcel heads add, and frames of the link (Ethernet, IP, TCP) of 9,000 bytes.
+HEAD_BYTES = 80
+WIRE = 9014 / 8948
+
+
+@dataclass(frozen=True)
+class Form:
+    """Bytes on the wire, and processor seconds at both ends."""
+
+    size: float
+    storage_s: float
+    host_s: float
+
+
+Sample = dict[str, Form]  # by the form's name; raw is always there
+
+
+class Unreadable(Exception):
+    """A profile that is none; the message says why."""
+
+
+def sample_of(line: dict[str, Any]) -> Sample:
+    """One line of a profile. All operations at the storage is pixels, and there the rest that the host would do."""
+    storage, host = line["storage_ms"], line["host_ms"]
+    found = {
+        name: Form(line[name] * WIRE + HEAD_BYTES, storage[name] / 1e3, host[name] / 1e3)
+        for name in NAMES
+        if line.get(name) is not None
+    }
+    if RAW not in found:
+        raise Unreadable("a sample without its raw form")
+    if PIXELS in found and TENSOR not in found:
+        pixels = found[PIXELS]
+        size = _TENSOR_BYTES * WIRE + HEAD_BYTES
+        found[TENSOR] = Form(size, pixels.storage_s + pixels.host_s, 0.0)
+    return found
+
+
+def read(path: Path) -> list[Sample]:
+    samples = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            samples.append(sample_of(json.loads(line)))
+        except (KeyError, TypeError, ValueError, Unreadable) as error:
+            raise Unreadable(f"{path.name}, line {number}: {error}") from error
+    if not samples:
+        raise Unreadable(f"{path.name} is empty")
+    return samples
+
+
+def repeated(samples: list[Sample], count: int) -> list[Sample]:
+    """As many as asked for, in turn."""
+    return [samples[i % len(samples)] for i in range(count)]
+
+
+def with_host(samples: Iterable[Sample], host_s: dict[str, float]) -> list[Sample]:
+    """The same samples with a host's mean costs: another machine, or costs that were measured as a whole."""
+    return [
+        {name: replace(form, host_s=host_s.get(name, form.host_s)) for name, form in sample.items()}
+        for sample in samples
+    ]

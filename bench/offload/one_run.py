@@ -1,0 +1,243 @@
+"""One run of one policy in one cell: a storage node and a training loop, each in its own network, and what was counted.
+
+Bytes are those of the kernel's counters at the storage's interface, processor time is that of each end's process.
+Before the counted part and after it nothing is under way.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.child import Lines, Lost, end_group, tell
+from bench.common import ROOT, SIZE, Unavailable
+from bench.control_group import ControlGroup
+from bench.datasets import cache_root
+from bench.offload.grid import BATCH_SIZE
+from bench.offload.network import STORAGE_IP, Counted, Sites, two_sites
+from bench.process_tree import cpu_seconds, machine_busy_seconds
+from bench.spawn import environment, interpreter
+
+PORT = 7470
+_START_S = 120.0
+_END_S = 30.0
+_TENSOR_BYTES = SIZE * SIZE * 3 * 4  # the largest form that any policy sends
+_STORAGE_S = 0.02  # more processor time than any form of any sample needs
+
+
+@dataclass(frozen=True)
+class Run:
+    """What to run; `link` and `quota` 0: no limit. Without a policy the folder is read in place."""
+
+    folder: Path
+    policy: str | None
+    seed: int
+    warm: int
+    batches: int
+    link: float = 0.0
+    quota: float = 0.0
+    rate: float = 0.0
+    mean_bytes: float = 0.0
+
+    @property
+    def longest_s(self) -> float:
+        """More than any policy that works can take."""
+        samples = (self.warm + self.batches) * BATCH_SIZE
+        found = samples / self.rate if self.rate else 0.0
+        if self.link:
+            found += samples * max(self.mean_bytes, _TENSOR_BYTES) * 8e-6 / self.link
+        found += samples * _STORAGE_S / (self.quota or 1.0)
+        return _START_S + 3 * found
+
+
+@dataclass(frozen=True)
+class Mark:
+    """All counters at one moment."""
+
+    to_compute: Counted
+    to_storage: Counted
+    storage_cpu_s: float
+    compute_cpu_s: float
+    busy_s: float
+
+
+def program(name: str) -> Path:
+    """Of the project's own environment."""
+    python = interpreter("penstock")
+    if python is None:
+        raise Unavailable("no .venv; `make build` makes it")
+    return python.with_name(name)
+
+
+def cache_of(site: str) -> dict[str, str]:
+    """Indexes and profiles live on between runs, apart for storage and compute, as on two machines."""
+    folder = cache_root() / "offload" / site
+    folder.mkdir(parents=True, exist_ok=True)
+    return {**environment(), "PENSTOCK_CACHE": str(folder)}
+
+
+def in_group(group: ControlGroup, command: list[str]) -> list[str]:
+    """What starts a program that is in the group before it does anything."""
+    join = 'echo $$ > "$0" && exec "$@"'
+    return ["sh", "-c", join, str(group.path / "cgroup.procs"), *command]
+
+
+@contextmanager
+def storage_node(sites: Sites, run: Run, token: Path) -> Iterator[subprocess.Popen[str]]:
+    """`penstock serve` in the storage's network, under its quota from its first instruction on."""
+    with ExitStack() as exits:
+        words = [str(program("penstock")), "serve", str(run.folder)]
+        words += ["--listen", f"{STORAGE_IP}:{PORT}", "--token-file", str(token)]
+        command = sites.storage.command(*words)
+        if run.quota:
+            group = ControlGroup("storage")
+            exits.callback(group.remove)
+            group.set(run.quota)
+            command = in_group(group, command)
+        errors = exits.enter_context(tempfile.TemporaryFile())
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            text=True,
+            env=cache_of("storage"),
+            start_new_session=True,
+        )
+        try:
+            yield process
+        except (Lost, Unavailable) as reason:
+            if process.poll() is None:
+                raise
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
+            raise Lost(f"the storage node ended: {said[-1]}") from reason
+        finally:
+            end_group(process)
+
+
+def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dict[str, str]]:
+    words = [str(program("python")), "-m", "bench.offload.trainee"]
+    more = {}
+    if run.policy is None:
+        words.append(str(run.folder))
+    else:
+        node = f"{STORAGE_IP}:{PORT}"
+        words += [f"penstock://{node}/{run.folder.name}", "--offload", run.policy, "--node", node]
+        more["PENSTOCK_TOKEN_FILE"] = str(token)
+    words += ["--seed", str(run.seed), "--batch-size", str(BATCH_SIZE), "--rate", str(run.rate)]
+    words += ["--warm", str(run.warm), "--batches", str(run.batches)]
+    return sites.compute.command(*words), {**cache_of("compute"), **more}
+
+
+@contextmanager
+def training(sites: Sites, run: Run, token: Path | None) -> Iterator[tuple[Any, Lines]]:
+    """The training loop's process and what it says."""
+    command, env = _trainee(sites, run, token)
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=env,
+            start_new_session=True,
+        )
+        lines = Lines(process, errors)
+        try:
+            yield process, lines
+        finally:
+            lines.close()
+            end_group(process)
+
+
+def _mark(sites: Sites, node: Any, trainee: Any) -> Mark:
+    return Mark(
+        sites.to_compute(),
+        sites.to_storage(),
+        cpu_seconds(node.pid) if node else 0.0,
+        cpu_seconds(trainee.pid),
+        machine_busy_seconds(),
+    )
+
+
+def _await(lines: Lines, word: str, seconds: float) -> float:
+    said, _, when = lines.next(seconds).partition(" ")
+    if said != word:
+        raise Lost(f"said {said[:80]!r} instead of {word!r}")
+    return float(when)
+
+
+def _drive(sites: Sites, run: Run, node: Any, trainee: Any, lines: Lines) -> dict[str, Any]:
+    said = lines.next(_START_S)
+    if said != "ready":
+        raise Unavailable(json.loads(said).get("missing", said))
+    sites.limit(run.link)
+    deadline = time.monotonic() + run.longest_s
+    tell(trainee, "go")
+    _await(lines, "first", run.longest_s)
+    _await(lines, "count", deadline - time.monotonic())
+    begin = _mark(sites, node, trainee)
+    tell(trainee, "go")
+    done = _await(lines, "done", deadline - time.monotonic())
+    end = _mark(sites, node, trainee)
+    noted: dict[str, Any] = json.loads(lines.next(_END_S))
+    noted["done"] = done
+    return {**figures(run, begin, end, noted), "digests": noted["digests"]}
+
+
+def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str, Any]:
+    """What a run comes to."""
+    seconds = noted["done"] - noted["start"]
+    sent, back = end.to_compute - begin.to_compute, end.to_storage - begin.to_storage
+    storage, compute = (
+        end.storage_cpu_s - begin.storage_cpu_s,
+        end.compute_cpu_s - begin.compute_cpu_s,
+    )
+    pairs = zip(noted["asked"], noted["got"], strict=True)
+    return {
+        "seed": run.seed,
+        "samples": run.batches * BATCH_SIZE,
+        "seconds": seconds,
+        "bytes": sent.bytes,
+        "packets": sent.packets,
+        "bytes_back": back.bytes,
+        "storage_cpu_s": storage,
+        "compute_cpu_s": compute,
+        "other_cores": max(0.0, (end.busy_s - begin.busy_s - storage - compute) / seconds),
+        "wait_s": sum(got - asked for asked, got in pairs),
+        "first_batch_s": noted["first"] - noted["begin"],
+        "version": noted["version"],
+        "about": noted["about"],
+    }
+
+
+def perform(run: Run) -> dict[str, Any]:
+    """The run's figures, or {"skipped"|"failed": reason}."""
+    try:
+        with ExitStack() as exits:
+            sites = exits.enter_context(two_sites())
+            node, token = None, None
+            if run.policy is not None:
+                scratch = exits.enter_context(tempfile.TemporaryDirectory(prefix="penstock-node-"))
+                token = Path(scratch, "token")
+                token.touch(mode=0o600)
+                token.write_text(secrets.token_hex(16) + "\n")
+                node = exits.enter_context(storage_node(sites, run, token))
+            trainee, lines = exits.enter_context(training(sites, run, token))
+            return _drive(sites, run, node, trainee, lines)
+    except Unavailable as reason:
+        return {"skipped": str(reason)}
+    except Lost as reason:
+        return {"failed": str(reason)}

@@ -1,0 +1,174 @@
+"""The findings as Markdown, generated from the JSON alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.common import table
+from bench.offload.grid import OURS, POLICIES, Cell
+from bench.offload.verdicts import (
+    PAPER_TRAFFIC,
+    WITHIN,
+    behind,
+    behind_half,
+    best,
+    findings,
+    of_kind,
+    ratios,
+    row,
+    times,
+)
+
+_PREFACE = """# Near the storage: results
+
+Written by `python -m bench.offload`; [bench/README.md](../bench/README.md#near-the-storage) has what is done and how.
+Bytes are counted by the kernel where they leave the storage, headers of Ethernet, IP and TCP included. "less" is how many
+times less than `none`, seed by seed, with the half width of the mean's 95 % interval.
+"""
+_HEAD = (
+    "policy",
+    "KB a sample",
+    "less traffic",
+    "epoch, s",
+    "less time",
+    "storage CPU ms",
+    "compute CPU ms",
+    "waits",
+    "Mbit/s",
+    "first batch, s",
+    "batches equal",
+)
+
+
+def _ratio(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    half = f" ± {found['half']:.2f}" if found["half"] is not None else ""
+    return f"{found['mean']:.2f}{half}"
+
+
+def _cells(line: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        line["policy"],
+        f"{line['kb']:.1f}",
+        _ratio(line["traffic"]),
+        f"{line['epoch_s']:.0f}",
+        _ratio(line["speed"]),
+        f"{line['storage_ms']:.2f}",
+        f"{line['compute_ms']:.2f}",
+        f"{100 * line['wait']:.0f} %",
+        f"{line['link_mbit']:.0f}",
+        f"{line['first_s']:.1f}",
+        f"{line['equal']} of {line['runs']}",
+    )
+
+
+def _cell(stored: dict[str, Any]) -> Cell:
+    about = stored["cell"]
+    return Cell(**{**about, "policies": tuple(about["policies"])})
+
+
+def cell_text(stored: dict[str, Any], images: int) -> list[str]:
+    """One cell with all that is known of every policy."""
+    cell = _cell(stored)
+    out = [f"### {cell.key}", "", f"{cell}; {cell.samples:,} samples a run.", ""]
+    there = [policy for policy in POLICIES if stored["runs"].get(policy)]
+    out += table(_HEAD, [_cells(row(stored, policy, images)) for policy in there])
+    return [*out, "", *_problems(stored)]
+
+
+def _problems(stored: dict[str, Any]) -> list[str]:
+    told = [f"- {policy}: {why}" for policy, why in stored["problems"].items()]
+    return [*told, ""] if told else []
+
+
+def grid_text(data: str, cells: dict[str, dict[str, Any]]) -> list[str]:
+    """A line a cell: each policy's time over `none`'s, who is best, and how far `auto` is from the best other."""
+    head = ("link, storage CPU, device", *POLICIES, "best", f"{OURS} / best other", "within 3 %")
+    rows = []
+    for stored in cells.values():
+        found, ratio, half = times(stored), behind(stored), behind_half(stored)
+        base = found.get("none")
+        spread = f" ± {half:.3f}" if half is not None else ""
+        rows.append(
+            (
+                str(_cell(stored)),
+                *(f"{found[p] / base:.2f}" if base and p in found else "-" for p in POLICIES),
+                best(stored) or "-",
+                "-" if ratio is None else f"{ratio:.3f}{spread}",
+                "-" if ratio is None else ("yes" if ratio <= WITHIN else "**no**"),
+            )
+        )
+    out = [f"### {data}: time of an epoch, `none` = 1", "", *table(head, rows), ""]
+    return out + [line for stored in cells.values() for line in _problems(stored)]
+
+
+def paper_text(report: dict[str, Any]) -> list[str]:
+    """The paper's figures beside ours."""
+    rows = []
+    for stored in of_kind(report, "headline").values():
+        data = stored["cell"]["data"]
+        if data not in PAPER_TRAFFIC:
+            continue
+        reported, name = PAPER_TRAFFIC[data]
+        found = [ratios(stored, policy, "bytes") for policy in ("sophon", OURS)]
+        mean = [f"{sum(of) / len(of):.2f}" if of else "-" for of in found]
+        rows.append((f"{data} (the paper: {name})", f"{reported:g}", *mean))
+    if not rows:
+        return []
+    head = ("times less traffic", "SOPHON's paper", "sophon here", f"{OURS} here")
+    told = "SOPHON, HotStorage '24 (doi 10.1145/3655038.3665947), on its own data:"
+    return ["## Beside the paper", "", told, "", *table(head, rows), ""]
+
+
+def text(report: dict[str, Any]) -> str:
+    machine = report["machine"]
+    quick = "; quick: too short to say more than that all works" if report["how"]["quick"] else ""
+    sizes = "; ".join(
+        f"{name}: {about['images']:,} ids of {about['distinct']:,} files, "
+        f"{about['bytes'] / about['images'] / 1e3:.0f} KB each"
+        for name, about in report["data"].items()
+    )
+    out = [
+        _PREFACE,
+        f"{report['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB{quick}. {sizes}. "
+        f"The kernel and other programs used {_others(report):.1f} cores beside both ends.",
+        "",
+    ]
+    for check in findings(report):
+        mark = {True: "yes", False: "**no**", None: "not told"}[check.holds]
+        out.append(f"- {check.what}: {mark} ({check.told})")
+    out += ["", *paper_text(report)]
+    for kind in ("headline", "tenth", "idle"):
+        for stored in of_kind(report, kind).values():
+            out += cell_text(stored, report["data"][stored["cell"]["data"]]["images"])
+    for data in report["data"]:
+        cells = {k: s for k, s in of_kind(report, "grid").items() if s["cell"]["data"] == data}
+        if cells:
+            out += grid_text(data, cells)
+    out += _not_run(report)
+    return "\n".join(out)
+
+
+def _others(report: dict[str, Any]) -> float:
+    """Cores, on average: the network's own work is a part of it."""
+    seen = [
+        run["other_cores"]
+        for stored in report["cells"].values()
+        for of in stored["runs"].values()
+        for run in of.values()
+    ]
+    return sum(seen) / len(seen) if seen else 0.0
+
+
+def _not_run(report: dict[str, Any]) -> list[str]:
+    """Cells of which nothing could be measured, once for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for key, stored in report["cells"].items():
+        if not any(stored["runs"].values()):
+            for why in set(stored["problems"].values()):
+                reasons.setdefault(why, []).append(key)
+    if not reasons:
+        return []
+    told = [f"- {why}: {', '.join(keys)}" for why, keys in reasons.items()]
+    return ["### Not measured", "", *told, ""]

@@ -1,0 +1,188 @@
+"""From runs to findings: what each policy sends and how long it takes beside `none`, and what was to be shown."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+from bench.common import Check
+from bench.offload.grid import BASELINE, OURS, PAPER
+from bench.stats import summary
+
+WITHIN = 1.03  # of the best policy's time
+IDLE_LOSS = 1.02
+# Data set: less traffic and less time than `none`, at least, on a link that stays the bottleneck.
+WANTED = {"imagenet": (2.6, 2.0), "photos": (5.8, 4.0)}
+# SOPHON (HotStorage '24, doi 10.1145/3655038.3665947): times less traffic on its own data, which ours resembles.
+PAPER_TRAFFIC = {"imagenet": (1.2, "ImageNet"), "photos": (2.2, "OpenImages")}
+NEAR_PAPER = 0.15  # how far from the paper's `sophon` may be: other files
+
+Stored = dict[str, Any]
+
+
+def runs_of(stored: Stored, policy: str) -> dict[str, dict[str, Any]]:
+    """By seed."""
+    found: dict[str, dict[str, Any]] = stored["runs"].get(policy, {})
+    return found
+
+
+def ratios(stored: Stored, policy: str, figure: str, base: str = BASELINE) -> list[float]:
+    """How many times less than `base`, seed by seed: both had the same samples and the same crops."""
+    theirs, ours = runs_of(stored, base), runs_of(stored, policy)
+    return [theirs[seed][figure] / ours[seed][figure] for seed in sorted(ours) if seed in theirs]
+
+
+def per_sample(stored: Stored, policy: str, figure: str) -> float:
+    """Mean over seeds."""
+    return fmean(run[figure] / run["samples"] for run in runs_of(stored, policy).values())
+
+
+def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
+    """A policy's line of a cell's table."""
+    runs = runs_of(stored, policy).values()
+    traffic, speed = (ratios(stored, policy, figure) for figure in ("bytes", "seconds"))
+    return {
+        "policy": policy,
+        "kb": per_sample(stored, policy, "bytes") / 1e3,
+        "traffic": summary(traffic) if traffic else None,
+        "epoch_s": per_sample(stored, policy, "seconds") * images,
+        "speed": summary(speed) if speed else None,
+        "storage_ms": 1e3 * per_sample(stored, policy, "storage_cpu_s"),
+        "compute_ms": 1e3 * per_sample(stored, policy, "compute_cpu_s"),
+        "wait": fmean(run["wait_s"] / run["seconds"] for run in runs),
+        "link_mbit": fmean(run["bytes"] * 8e-6 / run["seconds"] for run in runs),
+        "first_s": fmean(run["first_batch_s"] for run in runs),
+        "equal": sum(run["equal"] is True for run in runs),
+        "runs": len(runs),
+    }
+
+
+def times(stored: Stored) -> dict[str, float]:
+    """Seconds a sample of each policy that ran."""
+    return {p: per_sample(stored, p, "seconds") for p, of in stored["runs"].items() if of}
+
+
+def best(stored: Stored) -> str | None:
+    """The policy that was fastest."""
+    found = times(stored)
+    return min(found, key=lambda policy: found[policy], default=None)
+
+
+def behind(stored: Stored) -> float | None:
+    """`auto`'s time over that of the best other policy; None where either is missing."""
+    found = times(stored)
+    others = [seconds for policy, seconds in found.items() if policy != OURS]
+    return found[OURS] / min(others) if OURS in found and others else None
+
+
+def behind_half(stored: Stored) -> float | None:
+    """Half the width of that ratio's 95 % interval, seeds paired."""
+    found = times(stored)
+    others = {p: s for p, s in found.items() if p != OURS}
+    if OURS not in found or not others:
+        return None
+    half = summary(ratios(stored, min(others, key=others.__getitem__), "seconds", OURS))["half"]
+    return None if half is None else float(half)
+
+
+def of_kind(report: dict[str, Any], kind: str) -> dict[str, Stored]:
+    """Cells of an experiment that ran."""
+    return {
+        key: stored
+        for key, stored in report["cells"].items()
+        if stored["cell"]["kind"] == kind and any(stored["runs"].values())
+    }
+
+
+def headline(stored: Stored) -> list[Check]:
+    """Traffic and time where the link is what is slow; `sophon` beside the paper's."""
+    data, checks = stored["cell"]["data"], []
+    wanted = WANTED.get(data)
+    for what, figure, least in zip(
+        ("traffic", "time"), ("bytes", "seconds"), wanted or (None, None), strict=True
+    ):
+        found = ratios(stored, OURS, figure)
+        if found:
+            told = f"{fmean(found):.2f} times"
+            holds = None if least is None else fmean(found) >= least
+            goal = f" at least {least:g} times" if least else ""
+            checks.append(Check(f"{data}: {what}{goal} less than {BASELINE}", holds, told))
+    theirs = ratios(stored, PAPER, "bytes")
+    if theirs and data in PAPER_TRAFFIC:
+        reported, name = PAPER_TRAFFIC[data]
+        is_near = abs(fmean(theirs) / reported - 1) <= NEAR_PAPER
+        told = f"{fmean(theirs):.2f} times, the paper {reported:g} on {name}"
+        checks.append(Check(f"{data}: {PAPER} near the paper's", is_near, told))
+    return checks
+
+
+def tenth(report: dict[str, Any], stored: Stored) -> list[Check]:
+    """With a tenth of the CPU `auto` still sends less than `sophon` with all of it."""
+    data = stored["cell"]["data"]
+    ample = report["cells"].get(f"headline/{data}")
+    if not ample or not runs_of(ample, PAPER) or not runs_of(stored, OURS):
+        return []
+    ours = per_sample(stored, OURS, "bytes") / 1e3
+    theirs = per_sample(ample, PAPER, "bytes") / 1e3
+    quota = fmean(run["quota"] for run in runs_of(stored, OURS).values())
+    told = f"{ours:.1f} against {theirs:.1f} KB a sample, {quota:.3f} cores"
+    what = f"{data}: a tenth of the CPU, and still less traffic than {PAPER} with all"
+    return [Check(what, ours < theirs, told)]
+
+
+def idle(stored: Stored) -> list[Check]:
+    """A job that waits for its device."""
+    data = stored["cell"]["data"]
+    slower = [1 / ratio for ratio in ratios(stored, OURS, "seconds")]
+    if not slower:
+        return []
+    same = 1 / fmean(ratios(stored, OURS, "bytes"))
+    return [
+        Check(
+            f"{data}: not bound by I/O, {OURS} loses less than 2 %",
+            fmean(slower) < IDLE_LOSS,
+            f"{100 * (fmean(slower) - 1):+.1f} % time",
+        ),
+        Check(
+            f"{data}: ... and offloads nothing",
+            same > 0.99,
+            f"{100 * same:.1f} % of the bytes of {BASELINE}",
+        ),
+    ]
+
+
+def grid(cells: dict[str, Stored]) -> list[Check]:
+    """Everywhere within 3 % of the best policy, or ahead."""
+    found = {key: ratio for key, stored in cells.items() if (ratio := behind(stored)) is not None}
+    if not found:
+        return []
+    late = {key: ratio for key, ratio in found.items() if ratio > WITHIN}
+    worst = max(found, key=lambda key: found[key])
+    told = f"{len(found) - len(late)} of {len(found)}; at worst {found[worst]:.3f} ({worst})"
+    return [Check(f"{OURS} within 3 % of the best policy in every cell", not late, told)]
+
+
+def same_batches(report: dict[str, Any]) -> list[Check]:
+    """Every batch of every run is that of the local stream."""
+    runs = [
+        run
+        for stored in report["cells"].values()
+        for of in stored["runs"].values()
+        for run in of.values()
+    ]
+    if not runs:
+        return []
+    equal, known = (sum(run["equal"] is value for run in runs) for value in (True, None))
+    holds = False if equal + known < len(runs) else (True if equal == len(runs) else None)
+    return [Check("batches equal the local stream's", holds, f"{equal} of {len(runs)} runs")]
+
+
+def findings(report: dict[str, Any]) -> list[Check]:
+    checks = same_batches(report)
+    for stored in of_kind(report, "headline").values():
+        checks += headline(stored)
+    for stored in of_kind(report, "tenth").values():
+        checks += tenth(report, stored)
+    for stored in of_kind(report, "idle").values():
+        checks += idle(stored)
+    return checks + grid(of_kind(report, "grid"))

@@ -1,0 +1,516 @@
+"""bench.offload: two networks and the link between them, what is computed from runs, and what is not run again."""
+
+import importlib
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from bench import control_group  # noqa: E402
+from bench.common import Unavailable  # noqa: E402
+from bench.datasets import make_view  # noqa: E402
+from bench.offload import __main__ as command  # noqa: E402
+from bench.offload import gauge, network, one_run, trainee  # noqa: E402
+from bench.offload.digest import fingerprint  # noqa: E402
+from bench.offload.grid import AMPLE, BATCH_SIZE, POLICIES, Cell, Extent, cells, chosen  # noqa: E402
+from bench.offload.network import STORAGE_IP, Counted, two_sites  # noqa: E402
+
+SENDER = f"""
+import socket
+with socket.create_server(("{STORAGE_IP}", 7000)) as server:
+    print("up", flush=True)
+    connection, _ = server.accept()
+    connection.sendall(bytes(500_000))
+    connection.close()
+"""
+RECEIVER = f"""
+import socket, time
+connection = socket.create_connection(("{STORAGE_IP}", 7000))
+begin, got = time.monotonic(), 0
+while part := connection.recv(65536):
+    got += len(part)
+print(got, time.monotonic() - begin)
+"""
+
+
+@pytest.fixture
+def sites():
+    try:
+        with two_sites() as found:
+            yield found
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def transfer(sites):
+    """Bytes and seconds of half a megabyte from storage to compute."""
+    words = sites.storage.command(sys.executable, "-c", SENDER)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as sender:
+        try:
+            assert sender.stdout.readline() == "up\n"
+            words = sites.compute.command(sys.executable, "-c", RECEIVER)
+            said = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+        finally:
+            sender.kill()
+    return int(said[0]), float(said[1])
+
+
+def test_what_crosses_the_link_is_counted_with_its_headers(sites):
+    before = sites.to_compute(), sites.to_storage()
+    assert transfer(sites)[0] == 500_000
+    there, back = sites.to_compute() - before[0], sites.to_storage() - before[1]
+    assert 500_000 < there.bytes < 1.1 * 500_000  # some may have been sent twice
+    assert there.packets >= 500_000 / 9000  # frames as a wire has them
+    assert 0 < back.bytes < 100_000
+
+
+def test_a_link_is_never_faster_than_it_was_told(sites):
+    sites.limit(8)
+    burst = network._BURST_MIN
+    assert transfer(sites)[1] >= (500_000 - 2 * burst) * 8e-6 / 8
+    sites.limit(0)  # and the limit can be taken away
+    sites.limit(0)
+    assert transfer(sites)[0] == 500_000
+
+
+def test_nothing_is_left_of_two_sites_whatever_happens():
+    try:
+        with two_sites() as found:
+            pids = found.storage.pid, found.compute.pid
+            raise KeyError
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    except KeyError:
+        assert not any(Path("/proc", str(pid)).exists() for pid in pids)
+
+
+def test_a_namespace_ends_with_whoever_made_it(sites):
+    """Also when that is killed and can do nothing any more."""
+    script = (
+        f"import sys, time; sys.path.insert(0, {str(ROOT)!r})\n"
+        "from bench.offload.network import Namespace\n"
+        "import subprocess\n"
+        "site = Namespace()\n"
+        "inside = subprocess.Popen(site.command('sleep', '600'))\n"
+        "print(site.pid, inside.pid, flush=True); time.sleep(600)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    ) as maker:
+        pids = [int(word) for word in maker.stdout.readline().split()]
+        maker.kill()
+    deadline = time.monotonic() + 30
+    while any(is_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_programs_run_on_their_own_sites_cores(sites):
+    show = "import os; print(sorted(os.sched_getaffinity(0)))"
+    for site, cpus in zip((sites.storage, sites.compute), network.shared_cores(), strict=True):
+        words = site.command(sys.executable, "-c", show)
+        said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert json.loads(said) == sorted(cpus)
+
+
+def test_cores_are_shared_out_without_overlap(monkeypatch):
+    for there, storage, compute in (({5}, {5}, {5}), ({0, 1}, {1}, {0}), ({1, 2, 7}, {7}, {1, 2})):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cpus=there: cpus)
+        assert network.shared_cores() == (storage, compute)
+
+
+def test_without_root_or_tools_it_says_so(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(network.shutil, "which", lambda tool: tool)
+    with pytest.raises(Unavailable, match="need root"), two_sites():
+        pass
+    monkeypatch.setattr(network.shutil, "which", lambda tool: None if tool == "tc" else tool)
+    with pytest.raises(Unavailable, match="no tc"), two_sites():
+        pass
+
+
+def test_a_quota_holds_from_the_first_instruction(sites, tmp_path):
+    """A process that is started as the storage node is finds itself in the group."""
+    try:
+        group = control_group.ControlGroup("test")
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    try:
+        for cores in (0.1, 0.005, 1.0, 0.0, 0.1):  # one after another, as the kernel sees them
+            group.set(cores)
+        show = f"grep -c {group.path.name} /proc/self/cgroup"
+        words = one_run.in_group(group, sites.storage.command("sh", "-c", show))
+        assert subprocess.run(words, capture_output=True, text=True, check=False).stdout == "1\n"
+    finally:
+        group.remove()
+
+
+def test_a_view_that_is_served_has_links_that_stay_inside(tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "source"
+    source.mkdir()
+    Image.new("RGB", (32, 24), "red").save(source / "a.jpg")
+    Image.new("RGB", (32, 24), "blue").save(source / "b.jpg")
+
+    def refuse(*_, **__):
+        raise OSError
+
+    for can_link in (True, False):
+        if not can_link:
+            monkeypatch.setattr(os, "link", refuse)
+        view = make_view(source, 5, f"served{can_link}", is_served=True)
+        files = sorted(p for p in (view.directory / "folder").rglob("*") if p.is_file())
+        assert len(files) == view.images == 6
+        assert not any(path.is_symlink() for path in files)
+        assert not (view.directory / "all.tar").exists()
+
+
+def test_fingerprints_tell_batches_apart():
+    batch = np.arange(70_001, dtype=np.float32).reshape(1, -1)
+    base = fingerprint(batch)
+    assert fingerprint(batch.copy()) == base
+    for place in (0, 5, 40_000, 69_999, 70_000):  # in rows, and in what is left after them
+        flipped = batch.copy()
+        flipped.view(np.uint8)[0, 4 * place] ^= 1
+        assert fingerprint(flipped) != base
+    swapped = batch.copy()
+    swapped[0, :8192], swapped[0, 8192:16384] = batch[0, 8192:16384], batch[0, :8192]
+    assert fingerprint(swapped) != base  # whole rows changed places
+    assert fingerprint(batch.reshape(-1)) != base
+    assert fingerprint(np.zeros((0, 3), np.float32)) != fingerprint(np.zeros((0, 4), np.float32))
+
+
+def test_cells_have_names_of_their_own_and_are_chosen_by_them():
+    every = list(cells("photos", Extent(5000, 287e3)))
+    assert len({cell.key for cell in every}) == len(every) == 3 + 5 * 4 * 3
+    assert [c.kind for c in every[:3]] == ["headline", "tenth", "idle"]
+    grid = [cell for cell in every if chosen(cell, ["grid/photos/60"])]
+    assert len(grid) == 12 and all(cell.link == 60 for cell in grid)
+    assert [c.key for c in every if chosen(c, ["headline"])] == ["headline/photos"]
+    assert [c.key for c in every if chosen(c, ["*/25/0.1/0"])] == ["grid/photos/25/0.1/0"]
+    assert not [c for c in every if chosen(c, ["grid/photos/6"])]  # no beginning of a number
+    assert len([c for c in every if chosen(c, [])]) == len(every)
+
+
+def test_a_part_of_an_epoch_takes_none_about_as_long_on_every_link():
+    extent = Extent(5000, 110e3)
+    assert extent.part(60, 12.0) == int(7.5e6 * 12 / 110e3 / BATCH_SIZE)
+    assert extent.part(1, 12.0) == 8  # never less
+    assert extent.part(1e6, 12.0) == 5000 // BATCH_SIZE  # never more than an epoch
+
+
+def mark(sent, storage, compute, busy):
+    return one_run.Mark(Counted(sent, sent // 9000), Counted(0, 0), storage, compute, busy)
+
+
+def test_figures_are_of_the_counted_part_alone():
+    run = one_run.Run(Path(), "auto", 3, warm=1, batches=2)
+    noted = {
+        "begin": 9.0,
+        "first": 9.75,
+        "start": 10.0,
+        "done": 12.25,
+        "asked": [10.0, 12.0],
+        "got": [10.5, 12.25],
+        "version": "1",
+        "about": {},
+    }
+    begin, end = mark(1000, 1.0, 2.0, 50.0), mark(91_000, 1.5, 3.0, 53.75)
+    found = one_run.figures(run, begin, end, noted)
+    assert found["seconds"] == 2.25
+    assert found["bytes"] == 90_000 and found["packets"] == 10
+    assert (found["storage_cpu_s"], found["compute_cpu_s"]) == (0.5, 1.0)
+    assert found["wait_s"] == 0.75
+    assert found["first_batch_s"] == 0.75
+    assert found["other_cores"] == pytest.approx((3.75 - 1.5) / 2.25)
+
+
+def options_for(tmp_path, *more):
+    return command.parse(["--json", str(tmp_path / "out.json"), "--seeds", "2", *more])
+
+
+class Rehearsal(command.Bench):
+    """A bench whose runs are noted and not run."""
+
+    def __init__(self, options, monkeypatch, figures=None):
+        super().__init__(options, command.fresh(options))
+        self._views["photos"] = type(
+            "V", (), {"directory": Path("/x"), "images": 640, "file_bytes": 1e6}
+        )()
+        self.ran = []
+
+        def perform(run):
+            self.ran.append(run)
+            digests = [[run.seed] * run.warm, [run.seed] * run.batches]
+            default = {"seconds": 2.0, "storage_cpu_s": 1.0, "digests": digests, "samples": 1}
+            return {**default, **(figures(run) if figures else {})}
+
+        monkeypatch.setattr(command, "perform", perform)
+
+
+CELL = Cell("headline", "photos", 60.0, AMPLE, 0.0, 4, 2, ("none", "auto"))
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
+    options = options_for(tmp_path)
+    bench = Rehearsal(options, monkeypatch)
+    bench.run_cell(CELL, command.Progress(1))
+    policies = [(run.policy, run.seed) for run in bench.ran if run.policy]
+    assert sorted(policies) == [("auto", 0), ("auto", 1), ("none", 0), ("none", 1)]
+    assert len(bench.ran) == 6  # with a local run for each seed
+    again = Rehearsal(options, monkeypatch)
+    again.run_cell(CELL, command.Progress(1))
+    assert again.ran == []
+    more = Rehearsal(options_for(tmp_path, "--seeds", "3"), monkeypatch)
+    more.run_cell(CELL, command.Progress(1))
+    assert {run.seed for run in more.ran} == {2}
+
+
+def test_a_file_of_other_settings_is_not_added_to(tmp_path, monkeypatch):
+    options = options_for(tmp_path)
+    bench = Rehearsal(options, monkeypatch)
+    bench.run_cell(CELL, command.Progress(1))
+    again = Rehearsal(options, monkeypatch)
+    with pytest.raises(SystemExit, match="measured otherwise"):
+        again.run_cell(replace(CELL, batches=5), command.Progress(1))
+    with pytest.raises(SystemExit, match="other settings"):
+        command.fresh(options_for(tmp_path, "--quick"))
+
+
+def test_every_run_is_compared_with_the_local_stream(tmp_path, monkeypatch):
+    def figures(run):
+        return {"digests": [[1] * 2, [9] * 4]} if run.policy == "auto" and run.seed == 1 else {}
+
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, figures)
+    bench.run_cell(CELL, command.Progress(1))
+    runs = bench.report["cells"]["headline/photos"]["runs"]
+    assert [runs["auto"][seed]["equal"] for seed in "01"] == [True, False]
+    assert [runs["none"][seed]["equal"] for seed in "01"] == [True, True]
+    assert "digests" not in runs["none"]["0"]
+
+
+def test_a_run_that_failed_is_tried_again_next_time(tmp_path, monkeypatch):
+    def figures(run):
+        return {"failed": "ended: no memory"} if run.policy == "auto" else {}
+
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, figures)
+    bench.run_cell(CELL, command.Progress(1))
+    stored = bench.report["cells"]["headline/photos"]
+    assert stored["problems"] == {"auto": "failed: ended: no memory"}
+    again = Rehearsal(options_for(tmp_path), monkeypatch)
+    again.run_cell(CELL, command.Progress(1))
+    assert {run.policy for run in again.ran} == {"auto"}
+    assert again.report["cells"]["headline/photos"]["problems"] == {}
+
+
+def test_a_tenth_of_the_cpu_is_that_of_the_headline(tmp_path, monkeypatch):
+    tenth = replace(CELL, kind="tenth", quota=None, policies=("auto",))
+    bench = Rehearsal(options_for(tmp_path), monkeypatch)
+    bench.run_cell(tenth, command.Progress(1))
+    assert "headline/photos has to be measured first" in str(bench.report["cells"])
+    bench.run_cell(CELL, command.Progress(1))
+    assert bench.quota(tenth) == pytest.approx(0.05)  # a second in two, by ten
+    assert bench.quota(CELL) == AMPLE
+
+
+def scipy_parts(name):
+    pytest.importorskip("scipy")
+    return importlib.import_module(f"bench.offload.{name}")
+
+
+def run_with(seconds, size, storage=0.1, equal=True):
+    return {
+        "samples": 100,
+        "seconds": seconds,
+        "bytes": size,
+        "storage_cpu_s": storage,
+        "compute_cpu_s": 0.2,
+        "wait_s": 0.5 * seconds,
+        "first_batch_s": 1.0,
+        "equal": equal,
+        "other_cores": 0.1,
+        "quota": 0.01,
+    }
+
+
+def report_with(cell, runs):
+    stored = {
+        "cell": cell.stored(),
+        "problems": {},
+        "runs": {p: {str(s): run for s, run in enumerate(of)} for p, of in runs.items()},
+    }
+    return {
+        "machine": {"cpu": "a", "cores": 2, "memory_gib": 1},
+        "date": "today",
+        "how": {"quick": False},
+        "data": {"photos": {"images": 5000, "distinct": 100, "bytes": 5e8}},
+        "cells": {cell.key: stored},
+    }
+
+
+def test_findings_compare_with_none_seed_by_seed():
+    verdicts = scipy_parts("verdicts")
+    headline = replace(CELL, policies=POLICIES)
+    report = report_with(
+        headline,
+        {
+            "none": [run_with(10, 1000), run_with(20, 2000)],
+            "sophon": [run_with(5, 500), run_with(10, 1000)],
+            "auto": [run_with(2, 100), run_with(4, 400)],
+        },
+    )
+    stored = report["cells"]["headline/photos"]
+    assert verdicts.ratios(stored, "auto", "bytes") == [10, 5]
+    checks = {check.what: check for check in verdicts.findings(report)}
+    assert checks["photos: traffic at least 5.8 times less than none"].told == "7.50 times"
+    assert checks["photos: time at least 4 times less than none"].holds is True
+    assert checks["photos: sophon near the paper's"].holds is True  # 2 beside 2.2
+    assert checks["batches equal the local stream's"].holds is True
+    stored["runs"]["auto"]["0"]["equal"] = False
+    checks = {check.what: check for check in verdicts.findings(report)}
+    assert checks["batches equal the local stream's"].holds is False
+
+
+def test_auto_may_be_three_percent_behind_the_best():
+    verdicts = scipy_parts("verdicts")
+    cell = Cell("grid", "photos", 60.0, 0.5, 0.0, 4, 2)
+    others = {"none": [run_with(10, 1000)], "sophon": [run_with(8, 900)]}
+    for seconds, holds in ((8.2, True), (8.3, False), (1.0, True)):
+        report = report_with(cell, {**others, "auto": [run_with(seconds, 800)]})
+        (check,) = verdicts.grid(report["cells"])
+        assert check.holds is holds
+    assert verdicts.best(report["cells"][cell.key]) == "auto"
+    assert verdicts.behind(report["cells"][cell.key]) == 0.125
+    report = report_with(cell, {"auto": [run_with(1, 1)]})
+    assert verdicts.grid(report["cells"]) == []  # nobody to compare with
+
+
+def test_an_idle_job_sends_what_none_sends():
+    verdicts = scipy_parts("verdicts")
+    idle = replace(CELL, kind="idle")
+    report = report_with(idle, {"none": [run_with(10, 1000)], "auto": [run_with(10.1, 700)]})
+    loss, bytes_sent = verdicts.idle(report["cells"]["idle/photos"])
+    assert loss.holds is True and loss.told == "+1.0 % time"
+    assert bytes_sent.holds is False
+
+
+def test_a_tenth_is_compared_with_sophon_that_has_all():
+    verdicts = scipy_parts("verdicts")
+    report = report_with(CELL, {"sophon": [run_with(5, 500)]})
+    tenth = replace(CELL, kind="tenth", quota=None)
+    report["cells"] |= report_with(tenth, {"auto": [run_with(5, 400)]})["cells"]
+    (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
+    assert check.holds is True
+
+
+def test_the_report_has_every_cell_and_the_paper():
+    summary = scipy_parts("summary")
+    cell = Cell("grid", "photos", 60.0, 0.5, 150.0, 4, 2)
+    runs = {
+        "none": [run_with(10, 1000)] * 2,
+        "sophon": [run_with(8, 500)] * 2,
+        "auto": [run_with(2, 100)] * 2,
+    }
+    report = report_with(CELL, runs)
+    report["cells"] |= report_with(cell, runs)["cells"]
+    report["cells"] |= report_with(replace(cell, link=25.0), {})["cells"]
+    report["cells"]["grid/photos/25/0.5/150"]["problems"]["none"] = "skipped: need root"
+    text = summary.text(report)
+    assert "| photos (the paper: OpenImages) | 2.2 | 2.00 | 10.00 |" in text
+    assert "| 60 Mbit/s, 0.5 cores, device 150/s | 1.00 |" in text
+    assert "| auto | 0.250 ± 0.000 | yes |" in text
+    assert "other programs used 0.1 cores" in text
+    assert "- skipped: need root: grid/photos/25/0.5/150" in text
+    assert "10.00 ± 0.00" in text
+
+
+def test_plots_are_drawn(tmp_path):
+    scipy_parts("verdicts")
+    pytest.importorskip("matplotlib")
+    charts = importlib.import_module("bench.offload.charts")
+    runs = {"none": [run_with(10, 1000)], "sophon": [run_with(8, 500)], "auto": [run_with(2, 100)]}
+    report = report_with(CELL, runs)
+    for link in (25.0, 60.0):
+        cell = Cell("grid", "photos", link, 0.5, 0.0, 4, 2)
+        report["cells"] |= report_with(cell, runs)["cells"]
+    charts.draw(report, tmp_path / "out.png")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out-grid.png", "out.png"]
+
+
+def frame(status=0, body=b"x" * 60, magic=b"PENF"):
+    return struct.pack("<4sIQiIII", magic, 0, 7, status, len(body), 0, 0) + body
+
+
+def test_a_profile_is_taken_from_frames():
+    assert [len(body) for body in gauge.bodies(frame() + frame(body=b""))] == [60, 0]
+    assert list(gauge.bodies(b"")) == []
+    for cut in (1, 31, 50, 91):
+        with pytest.raises(gauge.Refused, match="cut off"):
+            list(gauge.bodies(frame()[:cut]))
+    with pytest.raises(gauge.Refused, match="cut off"):
+        list(gauge.bodies(frame(magic=b"PENX")))
+    with pytest.raises(gauge.Refused, match="sample 7: no such"):
+        list(gauge.bodies(frame(-2, b"no such")))
+
+
+def test_a_nodes_processor_time_is_that_of_its_threads():
+    before = gauge.node_cpu_s(os.getpid())
+    sum(range(200_000))
+    assert gauge.node_cpu_s(os.getpid()) > before
+
+
+def test_an_epochs_batches_have_each_sample_once_in_an_order_of_the_seeds():
+    whole = trainee.ids_of(100, 1, 0, 32, 3)
+    assert [len(ids) for ids in whole] == [32, 32, 32]
+    assert len({int(i) for ids in whole for i in ids}) == 96
+    first = trainee.ids_of(100, 1, 0, 32, 1)
+    assert first[0].tolist() == whole[0].tolist()  # a part is the epoch's beginning
+    for other in (trainee.ids_of(100, 2, 0, 32, 1), trainee.ids_of(100, 1, 1, 32, 1)):
+        assert other[0].tolist() != whole[0].tolist()
+
+
+def test_more_of_the_local_stream_may_be_known_than_a_run_has():
+    assert command.is_same([[1], [2, 3]], [[1, 9], [2, 3, 9]])
+    assert not command.is_same([[1], [2, 3]], [[1], [2]])
+    assert not command.is_same([[1], [2]], [[2], [2]])
+
+
+def test_the_loop_on_a_folder_says_when_it_begins_and_ends(tmp_path):
+    """The whole of trainee.py, without a node."""
+    pytest.importorskip("penstock")
+    from PIL import Image
+
+    (tmp_path / "class").mkdir()
+    for index in range(6):
+        Image.new("RGB", (40, 30), (index * 40, 0, 0)).save(tmp_path / "class" / f"{index}.jpg")
+    words = [sys.executable, "-m", "bench.offload.trainee", str(tmp_path), "--batch-size", "2"]
+    words += ["--warm", "1", "--batches", "3"]
+    env = {**os.environ, "PENSTOCK_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        words, cwd=ROOT, input="go\ngo\n", capture_output=True, text=True, check=True, env=env
+    )
+    *said, last = done.stdout.splitlines()
+    assert [line.split()[0] for line in said] == ["ready", "first", "count", "done"]
+    noted = json.loads(last)
+    assert [len(part) for part in noted["digests"]] == [1, 3]
+    assert float(said[2].split()[1]) <= noted["start"] <= noted["asked"][0]
+    assert float(said[3].split()[1]) == noted["got"][-1]
