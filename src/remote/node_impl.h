@@ -46,7 +46,7 @@ enum {
     PEN__NODE_HEADER = 12, /* bytes of an image's header there */
     PEN__NODE_PIPELINES = 256,
     PEN__CHUNK_BYTES = 64 * 1024 - 64,
-    PEN__FRAME_HEAD_BYTES = 32,
+    PEN__FRAME_HEAD_BYTES = 36,
     PEN__ETAG_TEXT = PEN__DIGEST_TEXT + 2,
 };
 
@@ -138,8 +138,9 @@ static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
         dst[i] = (uint8_t)(value >> (8 * i));
 }
 
+/* `cpu_ns`: what it took to make the body. */
 void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,
-                           int32_t status, const uint8_t *body, size_t len);
+                           int32_t status, int64_t cpu_ns, const uint8_t *body, size_t len);
 
 /* ---- exchanges ---- */
 

@@ -129,7 +129,7 @@ static void put_error(pen_node *node, pen__exchange *x, int item, int code, cons
     const size_t n = strnlen(why, sizeof frame - PEN__FRAME_HEAD_BYTES);
     memcpy(frame + PEN__FRAME_HEAD_BYTES, why, n);
     pen__frame_write_head(frame, (uint32_t)item, x->order->items[item].id, count_error(node, code),
-                          frame + PEN__FRAME_HEAD_BYTES, n);
+                          0, frame + PEN__FRAME_HEAD_BYTES, n);
     put_frame(node, x, frame, PEN__FRAME_HEAD_BYTES + n);
 }
 
@@ -186,7 +186,7 @@ static void do_item(worker *w, const task *t)
     const int64_t len = pen__served_read(node, x->served, id, &w->file, &err);
     const int64_t n = len < 0 ? len : pack_item(w, t, len, &err);
     if (n >= 0)
-        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0,
+        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0, thread_cpu_ns() - began,
                               w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
     const int64_t cpu_ns = thread_cpu_ns() - began;
 

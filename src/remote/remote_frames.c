@@ -20,7 +20,8 @@ static int read_head(pen__frames *frames, pen_error *err)
                                  .id = pen__le64(head + 8),
                                  .status = (int32_t)pen__le32(head + 16),
                                  .len = pen__le32(head + 20),
-                                 .crc = pen__le32(head + 24)};
+                                 .crc = pen__le32(head + 24),
+                                 .cpu_us = pen__le32(head + 28)};
     frames->at = 0;
     frames->crc = 0;
     return 0;

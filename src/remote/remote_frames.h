@@ -1,9 +1,10 @@
 /* remote_frames.h - a stream of frames, taken apart as its bytes arrive.
  *
- * A frame is a head of 32 bytes ("PENF", u32 index in the request, u64 sample id, i32 status,
- * u32 body length, u32 CRC-32C of the body, u32 CRC-32C of the 28 bytes before, all little endian)
- * and a body.  Bytes may come in pieces of any size; a body is passed on as it comes, so that it
- * can go straight to where it belongs, and judged when it is complete.
+ * A frame is a head of 36 bytes ("PENF", u32 index in the request, u64 sample id, i32 status,
+ * u32 body length, u32 CRC-32C of the body, u32 microseconds of the server's processor, u32 CRC-32C
+ * of the 32 bytes before, all little endian) and a body.  Bytes may come in pieces of any size; a
+ * body is passed on as it comes, so that it can go straight to where it belongs, and judged when it
+ * is complete.
  */
 #ifndef PEN_REMOTE_REMOTE_FRAMES_H
 #define PEN_REMOTE_REMOTE_FRAMES_H
@@ -14,13 +15,14 @@
 
 #include <penstock/error.h>
 
-enum { PEN__FRAME_HEAD = 32 };
+enum { PEN__FRAME_HEAD = 36 };
 
 typedef struct pen__frame {
     uint32_t index;
     uint64_t id;
     int32_t status; /* 0: the body is a parcel; PEN_E*: it is text */
     uint32_t len, crc;
+    uint32_t cpu_us; /* that it took to make the body */
 } pen__frame;
 
 /* Who gets the frames.  `begin` and `end` end the stream with anything but 0. */

@@ -328,19 +328,21 @@ typedef struct frame {
 
 static int read_frames(frame *out, int n)
 {
+    enum { HEAD = 36 };
     size_t len, n_frames = 0;
     const uint8_t *at = unchunked(&len), *end = at + len;
     memset(out, 0, (size_t)n * sizeof *out);
     for (; at < end; n_frames++) {
-        assert_true(end - at >= 32);
+        assert_true(end - at >= HEAD);
         assert_memory_equal(at, "PENF", 4);
-        assert_int_equal(le(at + 28, 4), pen__crc32c(0, at, 28));
+        assert_int_equal(le(at + 32, 4), pen__crc32c(0, at, 32));
         const size_t index = le(at + 4, 4), body = le(at + 20, 4);
         assert_true(index < (size_t)n && !out[index].is_there);
-        assert_true((size_t)(end - at) >= 32 + body);
-        assert_int_equal(le(at + 24, 4), pen__crc32c(0, at + 32, body));
-        out[index] = (frame){true, (int64_t)le(at + 8, 8), (int32_t)le(at + 16, 4), at + 32, body};
-        at += 32 + body;
+        assert_true((size_t)(end - at) >= HEAD + body);
+        assert_int_equal(le(at + 24, 4), pen__crc32c(0, at + HEAD, body));
+        out[index] =
+            (frame){true, (int64_t)le(at + 8, 8), (int32_t)le(at + 16, 4), at + HEAD, body};
+        at += HEAD + body;
     }
     return (int)n_frames;
 }

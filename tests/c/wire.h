@@ -63,7 +63,8 @@ static inline void put_frame(wire *w, uint32_t index, uint64_t id, int32_t statu
     put_number(w, (uint32_t)status, 4);
     put_number(w, len, 4);
     put_number(w, pen__crc32c(0, body, len), 4);
-    put_number(w, pen__crc32c(0, w->bytes + at, 28), 4);
+    put_number(w, 1000 + index, 4); /* microseconds */
+    put_number(w, pen__crc32c(0, w->bytes + at, 32), 4);
     put_chars(w, body, len);
 }
 

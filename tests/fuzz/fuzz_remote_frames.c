@@ -45,7 +45,7 @@ static void seal(uint8_t *bytes, size_t len)
         size_t body = pen__le32(head + 20);
         if (body <= len - at - PEN__FRAME_HEAD && head[24] % 2 == 0)
             put_crc(head + 24, head + PEN__FRAME_HEAD, body);
-        put_crc(head + 28, head, 28);
+        put_crc(head + 32, head, 32);
         at += PEN__FRAME_HEAD + body;
     }
 }

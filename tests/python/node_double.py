@@ -42,7 +42,7 @@ def raw_parcel(data: bytes) -> bytes:
 
 def frame(index: int, sample: int, status: int, body: bytes, crc: int | None = None) -> bytes:
     crc = crc32c(body) if crc is None else crc
-    head = struct.pack("<4sIQiII", b"PENF", index, sample, status, len(body), crc)
+    head = struct.pack("<4sIQiIII", b"PENF", index, sample, status, len(body), crc, 1000)
     return head + struct.pack("<I", crc32c(head)) + body
 
 

@@ -99,10 +99,11 @@ def frames_of(body: bytes) -> dict[int, tuple[int, int, bytes]]:
     """{index: (id, status, body)}; every checksum is right."""
     found = {}
     while body:
-        magic, index, sample, status, length, crc, head_crc = struct.unpack_from("<4sIQiIII", body)
+        fields = struct.unpack_from("<4sIQiIIII", body)
+        magic, index, sample, status, length, crc, _, head_crc = fields
         assert magic == b"PENF"
-        assert crc32c(body[:28]) == head_crc
-        content, body = body[32 : 32 + length], body[32 + length :]
+        assert crc32c(body[:32]) == head_crc
+        content, body = body[36 : 36 + length], body[36 + length :]
         assert len(content) == length
         assert crc32c(content) == crc
         assert index not in found
@@ -451,7 +452,7 @@ def test_who_does_not_read_is_cut_off_and_holds_up_nobody(tmp_path: Path) -> Non
         for peer in deaf:
             peer.sendall(head % len(body) + body)
         status, _, answer = node.ask("POST", "/v1/data/large/samples", order([[3, 0, 0, 0, 1]]))
-        assert (status, len(answer)) == (200, 32 + 48 + 2_000_000)
+        assert (status, len(answer)) == (200, 36 + 48 + 2_000_000)
         wanted = ("cut_connections_total 6", "buffered_bytes 0", "waiting_items 0")
         deadline = time.monotonic() + 60
         while not all(f"penstock_node_{line}\n" in metrics(node) for line in wanted):
