@@ -1,0 +1,239 @@
+/* estimate.c - see estimate.h.
+ *
+ * Where the figures come from: `make bench-forms` over photographs of 0.2 and 1.1 megapixels
+ * (docs/near-storage.md, "The forms").  They need not be good: the order of samples depends on
+ * their ratios, and ratios are corrected.
+ */
+#include "engine/estimate.h"
+
+#include <math.h>
+
+/* Seconds of one core. */
+static const double scan_s = 5.2e-9;    /* a byte of a JPEG file that a cut goes through */
+static const double decode_s = 3.5e-9;  /* the same when it is decoded, */
+static const double jpeg_px_s = 0.8e-9; /* and a pixel of the window */
+static const double other_px_s = 25e-9; /* a pixel of a whole PNG or WebP file: a guess */
+static const double step_px_s = 3.1e-9; /* a pixel of an image that a step makes */
+static const double code_byte_s = 5e-9; /* a byte of pixels that is coded */
+static const double sample_s = 20e-6;   /* whatever is done: parsing heads, drawing */
+
+static const double cut_head_bytes = 650; /* tables and markers of a cut file */
+
+/* Coded pixels over plain ones grow with the file's own bytes a pixel: both see detail. */
+static const double coded_base = 0.2, coded_slope = 0.34, coded_least = 0.1, coded_most = 0.8;
+
+enum { MARGIN = 1 }; /* pixels that the cut needs beside the window, where chroma is coarser */
+
+static double pixels_of(double w, double h)
+{
+    return w * h;
+}
+
+/* The MCUs that a window needs, as a part of the image's. */
+static double kept_share(const pen_image_info *info, pen__rect window)
+{
+    const int mcu_w = 8 * (info->sampling_h ? info->sampling_h : 1);
+    const int mcu_h = 8 * (info->sampling_v ? info->sampling_v : 1);
+    const int margin = mcu_w > 8 || mcu_h > 8 ? MARGIN : 0;
+    const double left = floor(fmax(window.x - margin, 0) / mcu_w);
+    const double top = floor(fmax(window.y - margin, 0) / mcu_h);
+    const double right = ceil(fmin(window.x + window.w + margin, info->width) / mcu_w);
+    const double bottom = ceil(fmin(window.y + window.h + margin, info->height) / mcu_h);
+    const double all = ceil((double)info->width / mcu_w) * ceil((double)info->height / mcu_h);
+    return fmin(pixels_of(right - left, bottom - top) / all, 1);
+}
+
+/* Bytes from the file's beginning to the window's last row: who wants it goes through them. */
+static double bytes_to(const pen_image_info *info, pen__rect window, double len)
+{
+    return len * fmin((double)(window.y + window.h) / info->height, 1);
+}
+
+static bool can_be_cut(const pen_image_info *info)
+{
+    return info->format == PEN_FORMAT_JPEG && !info->is_progressive && info->bits == 8 &&
+           (info->channels == 3 || info->channels == 1);
+}
+
+static pen__weight weigh_cut(const pen__plan *plan, const pen_image_info *info, double len)
+{
+    if (!can_be_cut(info))
+        return (pen__weight){INFINITY, INFINITY};
+    const double share = kept_share(info, plan->window);
+    return (pen__weight){cut_head_bytes + fmax(len - cut_head_bytes, 0) * share,
+                         sample_s + scan_s * bytes_to(info, plan->window, len)};
+}
+
+/* Decoding what the plan needs. */
+static double decode_time(const pen__plan *plan, const pen_image_info *info, double len)
+{
+    if (info->format != PEN_FORMAT_JPEG)
+        return other_px_s * pixels_of(info->width, info->height);
+    const pen__rect seen =
+        info->is_progressive ? (pen__rect){0, 0, info->width, info->height} : plan->window;
+    return decode_s * bytes_to(info, seen, len) + jpeg_px_s * pixels_of(seen.w, seen.h);
+}
+
+static double cut_bytes(const pen__plan_cut *cut)
+{
+    return pixels_of(cut->w, cut->h) * cut->ch;
+}
+
+/* The place that the node takes: as choose_cut() in pack.c. */
+static int find_place(const pen__plan *plan, int max_cut, bool is_furthest)
+{
+    const int last = pen__plan_find_cut(plan, max_cut);
+    int best = is_furthest || last < 0 ? last : 0;
+    for (int i = 1; i <= last && !is_furthest; i++)
+        if (cut_bytes(&plan->cuts[i]) < cut_bytes(&plan->cuts[best]))
+            best = i;
+    return best;
+}
+
+static pen__weight weigh_pixels(const pen__plan *plan, const pen_image_info *info, double len,
+                                int place)
+{
+    if (place < 0)
+        return (pen__weight){INFINITY, INFINITY};
+    double cpu_s = sample_s + decode_time(plan, info, len);
+    for (int i = 1; i <= place; i++)
+        cpu_s += step_px_s * pixels_of(plan->cuts[i].w, plan->cuts[i].h);
+    return (pen__weight){cut_bytes(&plan->cuts[place]), cpu_s};
+}
+
+/* Where there is a cut, it was tried before and is what is decoded. */
+static pen__weight weigh_coded(const pen__weight *pixels, const pen__weight *cut,
+                               const pen__plan *plan, const pen_image_info *info, double len)
+{
+    double cpu_s = pixels->cpu_s + code_byte_s * pixels->bytes;
+    if (!isinf(cut->bytes))
+        cpu_s += cut->cpu_s + decode_s * (cut->bytes - bytes_to(info, plan->window, len));
+    const double detail = len / pixels_of(info->width, info->height);
+    const double ratio = fmin(fmax(coded_base + coded_slope * detail, coded_least), coded_most);
+    return (pen__weight){pixels->bytes * ratio, cpu_s};
+}
+
+static double corrected(double value, double ratio)
+{
+    return ratio > 0 ? value * ratio : value;
+}
+
+void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
+                          size_t len, int max_cut, bool is_furthest,
+                          const pen__corrections *corrections)
+{
+    for (int i = 0; i < PEN__FORM_COUNT; i++)
+        out->of[i] = (pen__weight){INFINITY, INFINITY};
+    const pen__weight cut = weigh_cut(plan, info, (double)len);
+    out->of[PEN__FORM_JPEG_CUT] = cut;
+    const pen__weight pixels =
+        weigh_pixels(plan, info, (double)len, find_place(plan, max_cut, is_furthest));
+    out->of[PEN__FORM_PIXELS] = pixels;
+    if (!isinf(pixels.bytes))
+        out->of[PEN__FORM_PIXELS_CODED] = weigh_coded(&pixels, &cut, plan, info, (double)len);
+    for (int i = 0; i < PEN__FORM_COUNT; i++) {
+        out->of[i].bytes = corrected(out->of[i].bytes, corrections->bytes[i]);
+        out->of[i].cpu_s = corrected(out->of[i].cpu_s, corrections->cpu[i]);
+    }
+    /* known, not estimated */
+    out->of[PEN__FORM_RAW] = (pen__weight){(double)len, 0};
+    out->of[PEN__FORM_PIXELS].bytes = pixels.bytes;
+}
+
+/* ---- learning ---- */
+
+/* A running mean of about 64 samples, of what came over what the constants alone say. */
+static void follow(double *ratio, double expected, double came)
+{
+    const double gain = 1.0 / 64, least = 0.1, most = 10;
+    if (!(expected > 0) || isinf(expected) || !(came >= 0))
+        return;
+    const double now = *ratio > 0 ? *ratio : 1;
+    const double told = fmin(fmax(came / expected, 0.05), 20) * now; /* one sample says so much */
+    *ratio = fmin(fmax(now + gain * (told - now), least), most);
+}
+
+void pen__estimate_learn_bytes(pen__corrections *corrections, const pen__estimate *estimate,
+                               pen__form form, double bytes)
+{
+    if (form == PEN__FORM_JPEG_CUT || form == PEN__FORM_PIXELS_CODED) /* others are known */
+        follow(&corrections->bytes[form], estimate->of[form].bytes, bytes);
+}
+
+static int find_dearest(const pen__estimate *estimate, uint32_t forms)
+{
+    int dearest = PEN__FORM_RAW;
+    for (int i = 0; i < PEN__FORM_COUNT; i++) {
+        const double now = estimate->of[i].cpu_s;
+        if ((forms >> i & 1) && !isinf(now) && now > estimate->of[dearest].cpu_s)
+            dearest = i;
+    }
+    return dearest;
+}
+
+double pen__estimate_cost(const pen__estimate *estimate, uint32_t forms)
+{
+    return estimate->of[find_dearest(estimate, forms)].cpu_s;
+}
+
+void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate *estimate,
+                             uint32_t forms, double cpu_s)
+{
+    const int dearest = find_dearest(estimate, forms);
+    if (dearest != PEN__FORM_RAW)
+        follow(&corrections->cpu[dearest], estimate->of[dearest].cpu_s, cpu_s);
+}
+
+/* ---- offers ---- */
+
+typedef struct point {
+    double bytes, cpu_s;
+    uint32_t forms;
+} point;
+
+/* Where one is if everything up to `form` is allowed; the dearer is tried after the cheaper. */
+static int gather(const pen__estimate *e, uint32_t forms, point out[PEN__MAX_OFFERS])
+{
+    static const pen__form in_turn[] = {PEN__FORM_JPEG_CUT, PEN__FORM_PIXELS,
+                                        PEN__FORM_PIXELS_CODED};
+    uint32_t mask = 1U << PEN__FORM_RAW | (forms & ~PEN__FORMS_ALL);
+    int n = 0;
+    for (int i = 0; i < PEN__MAX_OFFERS; i++) {
+        const pen__weight *w = &e->of[in_turn[i]];
+        mask |= forms & 1U << in_turn[i];
+        if ((forms >> in_turn[i] & 1) && !isinf(w->bytes))
+            out[n++] = (point){w->bytes, w->cpu_s, mask};
+    }
+    if (n > 0) /* what is left is tried by who tries all */
+        out[n - 1].forms |= forms;
+    return n;
+}
+
+int pen__estimate_offers(const pen__estimate *estimate, uint32_t forms,
+                         pen__offer out[PEN__MAX_OFFERS])
+{
+    point points[PEN__MAX_OFFERS];
+    const int n_points = gather(estimate, forms, points);
+    double bytes = estimate->of[PEN__FORM_RAW].bytes, cpu_s = 0;
+    int n = 0, from = 0;
+    while (from < n_points) { /* always to the point that is worth most from here */
+        int best = -1;
+        pen__offer offer = {0};
+        for (int i = from; i < n_points; i++) {
+            const pen__offer one = {points[i].forms, bytes - points[i].bytes,
+                                    fmax(points[i].cpu_s - cpu_s, 0)};
+            if (one.saved_bytes > 0 &&
+                (best < 0 || pen__offer_worth(&one) > pen__offer_worth(&offer))) {
+                best = i;
+                offer = one;
+            }
+        }
+        if (best < 0)
+            break;
+        out[n++] = offer;
+        bytes = points[best].bytes;
+        cpu_s = points[best].cpu_s;
+        from = best + 1;
+    }
+    return n;
+}
