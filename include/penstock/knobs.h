@@ -22,15 +22,17 @@
 #include <penstock/loader.h>
 
 /* X(enum, name, unit, what it is) */
-#define PEN_KNOBS(X)                                                                 \
-    X(WORKERS, "workers", "threads", "threads that carry samples")                   \
-    X(READY_BATCHES, "ready_batches", "batches", "batches under way or waiting")     \
-    X(READ_AHEAD, "read_ahead", "samples",                                           \
-      "samples that are read before a worker asks; 0: workers read for themselves")  \
-    X(IO, "io", "threads", "threads that read at once, and threads that read ahead") \
-    X(SHARE_DECODE, "share_decode", "share", "of the processor's time for decoding") \
-    X(SHARE_AUGMENT, "share_augment", "share", "for what is done to pixels")         \
-    X(SHARE_TOKENIZE, "share_tokenize", "share", "for text")                         \
+#define PEN_KNOBS(X)                                                                  \
+    X(WORKERS, "workers", "threads", "threads that carry samples")                    \
+    X(READY_BATCHES, "ready_batches", "batches", "batches under way or waiting")      \
+    X(READ_AHEAD, "read_ahead", "samples",                                            \
+      "samples that are read before a worker asks; 0: workers read for themselves")   \
+    X(IO, "io", "threads", "threads that read at once, and threads that read ahead")  \
+    X(OFFLOAD, "offload", "share",                                                    \
+      "of what storage nodes could do for samples, the part that saves most is done") \
+    X(SHARE_DECODE, "share_decode", "share", "of the processor's time for decoding")  \
+    X(SHARE_AUGMENT, "share_augment", "share", "for what is done to pixels")          \
+    X(SHARE_TOKENIZE, "share_tokenize", "share", "for text")                          \
     X(SHARE_TRANSFER, "share_transfer", "share", "for writing batches and copying to a device")
 
 typedef enum pen_knob {

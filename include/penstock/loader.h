@@ -26,6 +26,7 @@
 #include <penstock/dataset.h>
 #include <penstock/error.h>
 #include <penstock/mix.h>
+#include <penstock/offload.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>
 
@@ -79,6 +80,8 @@ typedef struct pen_loader_opts {
     const char *decision_log; /* JSONL of what was decided each period, appended; NULL: none */
     const char *metrics;      /* answer HTTP at "127.0.0.1:9464" (metrics.h); NULL: what
                                  PENSTOCK_METRICS says; "off": nowhere, whatever that says */
+    int32_t offload;          /* a pen_offload: what storage nodes do with samples of a remote
+                                 dataset; means nothing for others */
 } pen_loader_opts;
 
 PEN_API void pen_loader_opts_init(pen_loader_opts *opts);

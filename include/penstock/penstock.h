@@ -16,6 +16,7 @@
  *   trace.h     what each thread did when, for Perfetto
  *   mix.h       MixUp and CutMix over whole batches
  *   telemetry.h what the machine under the loader is doing
+ *   offload.h   how much of a sample's journey a storage node makes
  *   node.h      a storage node: datasets for loaders on other machines
  */
 #ifndef PENSTOCK_PENSTOCK_H
@@ -30,6 +31,7 @@
 #include <penstock/metrics.h>
 #include <penstock/mix.h>
 #include <penstock/node.h>
+#include <penstock/offload.h>
 #include <penstock/op.h>
 #include <penstock/order.h>
 #include <penstock/pipeline.h>

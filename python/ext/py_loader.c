@@ -41,6 +41,7 @@ static const py_field opts_fields[] = {
     {"use_index", PY_FIELD_INT32, offsetof(pen_loader_opts, use_index), 1},
     {"period_ms", PY_FIELD_INT32, offsetof(pen_loader_opts, period_ms), 1},
     {"pinned_knobs", PY_FIELD_UINT64, offsetof(pen_loader_opts, pinned_knobs), 1},
+    {"offload", PY_FIELD_INT32, offsetof(pen_loader_opts, offload), 1},
     {0},
 };
 

@@ -19,7 +19,17 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock import _core, transforms
-from penstock.loader import FED, INT64_MAX, Engine, OnError, Ops, Path, Policy, common_options
+from penstock.loader import (
+    FED,
+    INT64_MAX,
+    Engine,
+    Offload,
+    OnError,
+    Ops,
+    Path,
+    Policy,
+    common_options,
+)
 from penstock.mix import BatchOps, describe, mixes
 from penstock.sample import DType, Layout, pipeline
 
@@ -56,6 +66,7 @@ class FedLoader(Engine):
         policy: Policy = "model",
         decision_log: Path | None = None,
         metrics: str | None = None,
+        offload: Offload | None = None,
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
@@ -72,6 +83,7 @@ class FedLoader(Engine):
             memory_budget,
             prefetch,
             index,
+            offload,
         )
         options["order"] = FED
         self.dataset = data if isinstance(data, _core.Dataset) else _core.Dataset(data, cache_dir)

@@ -31,11 +31,13 @@ Order = Literal["sequential", "shuffle", "block"]
 Tail = Literal["short", "drop", "pad", "wrap"]
 OnError = Literal["raise", "skip", "replace"]
 Policy = Literal["fixed", "rules", "hillclimb", "model"]
+Offload = Literal["auto", "none", "all", "resize", "fastflow", "sophon"]
 
 ORDERS = {"sequential": 0, "shuffle": 1, "block": 2}
 FED = 3
 TAILS = {None: 0, "short": 1, "drop": 2, "pad": 3, "wrap": 4}
 ON_ERROR = {"raise": 0, "skip": 1, "replace": 2}
+OFFLOADS = {None: 0, "auto": 1, "none": 2, "all": 3, "resize": 4, "fastflow": 5, "sophon": 6}
 MAX_WORKERS, MAX_BATCH, MAX_READY, MAX_WORLD = 256, 2**20, 1024, 2**20  # as the C library's
 PREFETCH = 0  # where the policy begins: the core chooses by threads and batch size
 PIN_READY = 1 << 1  # the bit of ready_batches in PEN_KNOBS
@@ -61,6 +63,7 @@ class Options(TypedDict, total=False):
     policy: Policy
     decision_log: Path | None
     metrics: str | None
+    offload: Offload | None
     dtype: DType | None
     layout: Layout
     cache_dir: Path | None
@@ -193,6 +196,10 @@ class Loader(Engine):
     decision_log   a file to which a line of JSON is added for each period of the policy
     metrics        answer HTTP at this address, "127.0.0.1:9464": /metrics (OpenMetrics) and
                    /status.json; None: where PENSTOCK_METRICS says, if it does; "off": nowhere
+    offload        what storage nodes do with samples of a penstock:// dataset: "auto", "none",
+                   "all", "resize", "fastflow", "sophon" (docs/near-storage.md); None: what
+                   PENSTOCK_OFFLOAD says, or "auto".  Never changes a batch; other datasets
+                   ignore it
     dtype          of the images; by default float32 after ToTensor, else uint8
     layout         "NCHW" or "NHWC"
     cache_dir      where indexes of tars and JPEG files are kept (see the guide for the default)
@@ -224,6 +231,7 @@ class Loader(Engine):
         policy: Policy = "model",
         decision_log: Path | None = None,
         metrics: str | None = None,
+        offload: Offload | None = None,
         dtype: DType | None = None,
         layout: Layout = "NCHW",
         cache_dir: Path | None = None,
@@ -240,6 +248,7 @@ class Loader(Engine):
             memory_budget,
             prefetch,
             index,
+            offload,
         )
         options["order"] = _order_kind(order, shuffle)
         options["order_block"] = transforms.check_integer("block_size", block_size, 1, INT32_MAX)
@@ -397,6 +406,7 @@ def common_options(
     memory_budget: int | str | None,
     prefetch: int | None,
     index: bool,
+    offload: Offload | None,
 ) -> dict[str, int]:
     """What every loader takes; order and tail stay the defaults, for the caller to set."""
     check = transforms.check_integer
@@ -420,6 +430,7 @@ def common_options(
         "use_index": int(bool(index)),
         "period_ms": 100,
         "pinned_knobs": 0 if prefetch is None else PIN_READY,
+        "offload": _choice("offload", offload, OFFLOADS),
     }
 
 

@@ -13,6 +13,7 @@
  */
 #include "engine/carry.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -95,10 +96,13 @@ static int blame_sender(int rc, pen_error *err)
     return PEN_EIO;
 }
 
-static int64_t fetch(const pen__carry_env *env, const pen_key *key, uint8_t *dst, size_t len,
-                     pen_error *err)
+static int64_t fetch(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
+                     uint8_t *dst, size_t len, pen_error *err)
 {
-    const pen__wanted wanted = {env->pipe, *key};
+    pen__foreseen foreseen;
+    pen__allow_choose(env->allow, key, len, &foreseen);
+    int64_t node_ns = -1; /* not told */
+    const pen__wanted wanted = {env->pipe, *key, foreseen.choice, &node_ns};
     int64_t n =
         env->ds->source->fetch(env->ds, &wanted, dst, pen__carry_room(env, len), env->cancel, err);
     pen__parcel parcel;
@@ -106,7 +110,12 @@ static int64_t fetch(const pen__carry_env *env, const pen_key *key, uint8_t *dst
     if (rc == 0 && parcel.raw_len != len)
         rc = pen__fail(err, PEN_ECORRUPT, -1, "a parcel of a file with %zu bytes instead of %zu",
                        parcel.raw_len, len);
-    return rc ? blame_sender(rc, err) : n;
+    if (rc)
+        return blame_sender(rc, err);
+    pen__allow_learn(env->allow, key->sample, &foreseen, &parcel,
+                     node_ns < 0 ? NAN : (double)node_ns * 1e-9);
+    pen__counter_add(&reading->node_ns, node_ns < 0 ? pen__foreseen_ns(&foreseen) : node_ns);
+    return n;
 }
 
 int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
@@ -119,7 +128,7 @@ int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_
     int pause = FIRST_PAUSE_MS;
     const int n_tries = env->ds->source->is_patient ? 1 : READ_TRIES;
     for (int i = 0; i < n_tries; i++, pause *= 4) {
-        n = has_parcels(env) ? fetch(env, key, dst, len, err)
+        n = has_parcels(env) ? fetch(env, reading, key, dst, len, err)
                              : pen_dataset_read(env->ds, key->sample, dst, len, err);
         if (n != PEN_EIO || i == n_tries - 1 || is_cancelled(env))
             break;

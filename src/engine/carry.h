@@ -6,6 +6,7 @@
 #include <penstock/dataset.h>
 #include <penstock/stats.h>
 
+#include "engine/allow.h"
 #include "engine/budget.h"
 #include "engine/trace.h"
 #include "engine/unpack.h"
@@ -22,12 +23,14 @@ typedef struct pen__carry_env {
     pen__gate *io;       /* who reads goes through it */
     pen__shares *shares; /* of stages */
     pen__trace *trace;   /* or NULL */
+    pen__allow *allow;   /* where the dataset's samples come as parcels */
 } pen__carry_env;
 
 /* What reading takes.  One writer, any number of readers. */
 typedef struct pen__reading {
     pen__meter times;
     _Atomic int64_t bytes, wait_ns;
+    _Atomic int64_t node_ns; /* of storage nodes' processors, as they say or as is to be expected */
 } pen__reading;
 
 /* One thread's tools.  Counters have one writer and any number of readers. */

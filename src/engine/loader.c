@@ -80,6 +80,8 @@ static const char *check(const pen_loader_opts *o)
         return "max_bad, memory_budget and index_max_bytes must not be negative";
     if (o->period_ms < 1 || o->period_ms > MAX_PERIOD_MS)
         return "period_ms must be 1 to 60000";
+    if (!pen_offload_name(o->offload))
+        return "unknown offload";
     return NULL;
 }
 
@@ -113,8 +115,12 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *e
     loader->decoder_keep = budget / KEEP_SHARE / loader->max_workers;
     if (loader->decoder_keep > (int64_t)PEN__DECODER_KEEPS)
         loader->decoder_keep = (int64_t)PEN__DECODER_KEEPS;
-    *sample_bytes = budget - loader->max_slabs * slab - loader->max_workers * loader->decoder_keep -
-                    (loader->marks ? pen__sidecar_memory(loader->ds) : 0);
+    const int64_t tables = loader->marks ? pen__sidecar_memory(loader->ds)
+                           : loader->ds->source->fetch
+                               ? pen__headers_memory(pen_dataset_count(loader->ds))
+                               : 0;
+    *sample_bytes =
+        budget - loader->max_slabs * slab - loader->max_workers * loader->decoder_keep - tables;
     if (*sample_bytes <= 0)
         return pen__fail(err, PEN_EINVAL, -1,
                          "memory budget of %.1f MB: one batch takes %.1f MB, and samples need room",
@@ -165,11 +171,26 @@ static size_t reclaim(void *ctx, void **data)
     return pen__window_strip(ctx, data);
 }
 
+/* Where samples come as parcels: who may do what with them. */
+static int set_offload(pen_loader *loader, pen_error *err)
+{
+    pen_offload kind;
+    if (!loader->ds->source->fetch)
+        return 0;
+    int rc = pen__allow_kind(loader->opts.offload, &kind, err);
+    if (rc)
+        return rc;
+    rc = pen__allow_init(&loader->allow, kind, loader->pipe, pen_dataset_count(loader->ds));
+    return rc ? pen__fail(err, rc, -1, "out of memory") : 0;
+}
+
 static int build(pen_loader *loader, const char *ledger_path, const char *log_path, pen_error *err)
 {
     int64_t sample_bytes = 0;
     open_index(loader);
-    int rc = divide_budget(loader, &sample_bytes, err);
+    int rc = set_offload(loader, err);
+    if (rc == 0)
+        rc = divide_budget(loader, &sample_bytes, err);
     if (rc == 0)
         rc = pen__ledger_open(&loader->ledger, ledger_path, err);
     if (rc == 0)
@@ -322,6 +343,7 @@ void pen_loader_free(pen_loader *loader)
     }
     pen__free(atomic_load(&loader->readings));
     pen__board_fini(loader);
+    pen__allow_fini(&loader->allow);
     pen__lately_fini(&loader->lately);
     pen__trace_fini(&loader->trace);
     if (loader->marks)

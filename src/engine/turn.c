@@ -41,6 +41,17 @@ static bool is_share(int knob)
     return knob >= FIRST_SHARE;
 }
 
+static bool is_integer(int knob)
+{
+    return !is_share(knob) && knob != PEN_KNOB_OFFLOAD;
+}
+
+/* Only a remote dataset and a policy that weighs samples leave a choice. */
+static bool has_offload(const pen_loader *loader)
+{
+    return loader->allow.is_ready && pen__allow_has_share(&loader->allow);
+}
+
 /* The range of a knob of this loader. */
 static void range_of(const pen_loader *loader, int knob, double *min, double *max)
 {
@@ -63,6 +74,10 @@ static void range_of(const pen_loader *loader, int knob, double *min, double *ma
         *min = 1;
         *max = PEN_MAX_IO > loader->max_workers ? PEN_MAX_IO : loader->max_workers;
         break;
+    case PEN_KNOB_OFFLOAD:
+        *min = 0;
+        *max = has_offload(loader);
+        break;
     default:
         *min = 0;
     }
@@ -76,7 +91,7 @@ int pen_loader_knob(const pen_loader *loader, int knob, pen_knob_info *out)
         .name = lines[knob].name,
         .unit = lines[knob].unit,
         .text = lines[knob].text,
-        .is_integer = !is_share(knob),
+        .is_integer = is_integer(knob),
     };
     range_of(loader, knob, &out->min, &out->max);
     if (pen__loader_check_owner(loader, NULL) != 0)
@@ -153,6 +168,8 @@ static int apply(pen_loader *loader)
         pen__window_crew(loader->window, PEN__WORKER, got_workers);
     pen__window_crew(loader->window, PEN__READER, got_readers);
     pen__gate_limit(&loader->io, io >= workers + readers ? 0 : io);
+    if (has_offload(loader))
+        pen__allow_set_share(&loader->allow, value[PEN_KNOB_OFFLOAD]);
     if (memcmp(loader->shares.weight, value + FIRST_SHARE, sizeof loader->shares.weight) != 0 ||
         !loader->shares.is_on)
         pen__shares_set(&loader->shares, value + FIRST_SHARE);
@@ -167,6 +184,7 @@ int pen__board_init(pen_loader *loader)
     value[PEN_KNOB_WORKERS] = o->workers;
     const int most = pen__loader_max_ready(loader);
     value[PEN_KNOB_READY_BATCHES] = o->ready_batches < most ? o->ready_batches : most;
+    value[PEN_KNOB_OFFLOAD] = has_offload(loader);
     value[PEN_KNOB_IO] = loader->max_workers > LEAST_IO ? loader->max_workers : LEAST_IO;
     board->pinned = o->pinned_knobs;
     pthread_mutex_lock(&board->lock);
@@ -205,7 +223,7 @@ static const char *check(const pen_loader *loader, const double *value, double *
     double sum = 0;
     for (int i = 0; i < PEN_KNOB_COUNT; i++) {
         range_of(loader, i, min, max);
-        bool is_whole = is_share(i) || value[i] == floor(value[i]);
+        bool is_whole = !is_integer(i) || value[i] == floor(value[i]);
         if (!(value[i] >= *min && value[i] <= *max && is_whole))
             return lines[i].name;
         sum += is_share(i) ? value[i] : 0;
@@ -263,7 +281,7 @@ int pen__board_turn(pen_loader *loader, const pen_knobs *knobs)
         range_of(loader, i, &min, &max);
         if (board->pinned >> i & 1)
             value[i] = board->value[i];
-        value[i] = fmin(fmax(is_share(i) ? value[i] : round(value[i]), min), max);
+        value[i] = fmin(fmax(is_integer(i) ? round(value[i]) : value[i], min), max);
         sum += is_share(i) ? value[i] : 0;
     }
     if (fabs(sum - 1) > 1e-6 && sum != 0) /* together, or not at all */

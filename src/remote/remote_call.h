@@ -12,7 +12,7 @@
 
 #include <penstock/pipeline.h>
 
-#include "remote/choose.h"
+#include "source/source.h"
 
 typedef struct pen__call {
     /* what is wanted */
@@ -32,8 +32,9 @@ typedef struct pen__call {
     int n_tries; /* that failed */
     /* the answer */
     int64_t result;
-    pen_error err; /* before it is done: why the last try failed */
-    bool is_done;  /* guarded by the courier's lock */
+    int64_t node_ns; /* of the server's processor */
+    pen_error err;   /* before it is done: why the last try failed */
+    bool is_done;    /* guarded by the courier's lock */
     pthread_cond_t done;
 } pen__call;
 

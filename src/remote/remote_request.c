@@ -89,7 +89,8 @@ static int check_parcel(const pen__call *call, size_t len, pen_error *err)
         return pen__fail(err, PEN_ECORRUPT, -1,
                          "the sample has %zu bytes there and %zu in the manifest", parcel.raw_len,
                          call->raw_len);
-    if (!(call->choice.forms >> parcel.form & 1) || parcel.cut > call->choice.max_cut)
+    const bool is_file = parcel.form == PEN__FORM_RAW; /* what a server can always send */
+    if ((!is_file && !(call->choice.forms >> parcel.form & 1)) || parcel.cut > call->choice.max_cut)
         return wrong(err, "the sample came in a form that was not asked for");
     return 0;
 }
@@ -124,6 +125,7 @@ static int end_frame(void *ctx, const pen__frame *frame, bool is_intact, pen_err
     bool is_final = rc == 0 || (is_intact && frame->status != 0 && pen_error_is_data(rc));
     if (is_final)
         call->result = rc ? rc : (int64_t)frame->len;
+    call->node_ns = (int64_t)frame->cpu_us * 1000;
     (is_final ? owner->answered : owner->returned)(owner->ctx, call);
     return 0;
 }

@@ -10,7 +10,6 @@
 
 typedef struct remote_state {
     pen__courier *courier;
-    pen__offload offload;
 } remote_state;
 
 static int fill(pen_dataset *ds, const char *spec, pen__route *route, const pen_dataset_opts *opts,
@@ -19,8 +18,6 @@ static int fill(pen_dataset *ds, const char *spec, pen__route *route, const pen_
     remote_state *state = ds->state;
     pen__http http;
     int rc = pen__remote_url_parse(&route->url, spec, err);
-    if (rc == 0)
-        rc = pen__offload_read(&state->offload, err);
     if (rc)
         return rc;
     rc = pen__http_init(&http, err);
@@ -69,7 +66,7 @@ static int remote_read(const pen_dataset *ds, const pen__entry *entry, uint32_t 
     uint8_t head[PEN__PARCEL_HEAD];
     pen__call call = call_for(entry, dst, len);
     call.head = head;
-    call.choice = pen__choose(PEN__OFFLOAD_NONE, NULL, &call.key);
+    call.choice.forms = 1U << PEN__FORM_RAW;
     int64_t n = pen__courier_bring(state->courier, &call, err);
     return n < 0 ? (int)n : 0;
 }
@@ -86,8 +83,11 @@ static int64_t remote_fetch(const pen_dataset *ds, const pen__wanted *wanted, ui
     call.pipe = wanted->pipe;
     call.key = wanted->key;
     call.cancel = cancel;
-    call.choice = pen__choose(state->offload, wanted->pipe, &wanted->key);
-    return pen__courier_bring(state->courier, &call, err);
+    call.choice = wanted->choice;
+    const int64_t n = pen__courier_bring(state->courier, &call, err);
+    if (n >= 0 && wanted->node_ns)
+        *wanted->node_ns = call.node_ns;
+    return n;
 }
 
 const pen__source pen__source_remote = {

@@ -14,10 +14,18 @@
 
 #include "source/index.h"
 
+/* What may be done with a sample before it is sent. */
+typedef struct pen__choice {
+    int max_cut;    /* furthest cut, in operations of the line */
+    uint32_t forms; /* mask of what may come: 1 << pen__form (engine/parcel.h), PEN__FORMS_... */
+} pen__choice;
+
 /* Which journey of which sample somebody is about to make. */
 typedef struct pen__wanted {
     const pen_pipeline *pipe;
     pen_key key;
+    pen__choice choice;
+    int64_t *node_ns; /* gets what it took the processors of who sends it, if that is told */
 } pen__wanted;
 
 /* What a parcel's place has beyond the file or, where they are more, the finished pixels. */

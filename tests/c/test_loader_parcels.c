@@ -10,6 +10,8 @@
 #include "loading.h"
 #include "source/source.h"
 
+enum { AS_ASKED = -2 };
+
 /* ---- a source that packs what a folder has ------------------------------------------------ */
 
 static struct {
@@ -19,7 +21,8 @@ static struct {
     _Atomic int n_calls[PICTURES], n_of_form[PEN__FORM_COUNT];
     _Atomic int64_t n_bytes;
     bool fails_at_times, fails_always, flips, hangs;
-    int forms; /* -1: any, by chance */
+    int forms; /* -1: any, by chance; -2: what is asked for */
+    _Atomic int n_of_mask[PEN__FORMS_ALL + 1];
 } node = {.lock = PTHREAD_MUTEX_INITIALIZER, .forms = -1};
 
 static uint32_t roll_dice(void)
@@ -32,11 +35,16 @@ static int64_t pack_file(const pen__wanted *wanted, const uint8_t *file, size_t 
                          size_t dst_cap, pen_error *err)
 {
     pthread_mutex_lock(&node.lock);
-    const pen__pack_order order = {.pipe = wanted->pipe,
-                                   .key = wanted->key,
-                                   .max_cut = (int)(roll_dice() % 8),
-                                   .forms = node.forms >= 0 ? (uint32_t)node.forms
-                                                            : roll_dice() % (PEN__FORMS_ALL + 1)};
+    pen__pack_order order = {.pipe = wanted->pipe,
+                             .key = wanted->key,
+                             .max_cut = (int)(roll_dice() % 8),
+                             .forms = node.forms >= 0 ? (uint32_t)node.forms
+                                                      : roll_dice() % (PEN__FORMS_ALL + 1)};
+    if (node.forms == AS_ASKED) {
+        order.max_cut = wanted->choice.max_cut;
+        order.forms = wanted->choice.forms;
+        node.n_of_mask[order.forms & PEN__FORMS_ALL]++;
+    }
     int64_t n = pen__pack(node.packer, &order, file, len, NULL, 0, dst, dst_cap, NULL, err);
     pthread_mutex_unlock(&node.lock);
     return n;
@@ -86,6 +94,8 @@ static int set_up(void **state)
     node.n_bytes = 0;
     for (int i = 0; i < PEN__FORM_COUNT; i++)
         node.n_of_form[i] = 0;
+    for (uint32_t i = 0; i <= PEN__FORMS_ALL; i++)
+        node.n_of_mask[i] = 0;
     return pen__packer_create(&node.packer) || make_world(state);
 }
 
@@ -161,6 +171,145 @@ static void knobs_turned_on_the_way_change_nothing(void **state)
     }
     assert_true(hash == want);
     pen_loader_free(loader);
+}
+
+/* ---- policies ------------------------------------------------------------------------------ */
+
+static const uint32_t raw_only = 1U << PEN__FORM_RAW, pixels_only = 1U << PEN__FORM_PIXELS,
+                      plain = 1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS;
+enum { N_ASKED = 2 * PICTURES };
+
+/* Two epochs and no more; what comes with the share that was set. */
+static uint64_t hash_of_offload(int kind, double share)
+{
+    pen_loader_opts o = options(2);
+    o.offload = kind;
+    node.forms = AS_ASKED;
+    pen_loader *loader = open_loader(&o);
+    if (share >= 0)
+        turn(loader, PEN_KNOB_OFFLOAD, share);
+    const uint64_t hash = hash_of_epochs(loader, 2);
+    pen_loader_free(loader);
+    return hash;
+}
+
+static void no_policy_changes_the_stream(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(2);
+    for (int kind = 0; kind < PEN_OFFLOAD_COUNT; kind++)
+        if (hash_of_offload(kind, -1) != want)
+            fail_msg("offload %s: another stream", pen_offload_name(kind));
+    for (int i = 0; i <= 4; i++)
+        assert_true(hash_of_offload(PEN_OFFLOAD_AUTO, i / 4.0) == want &&
+                    hash_of_offload(PEN_OFFLOAD_SOPHON, i / 4.0) == want);
+}
+
+static void each_policy_asks_for_what_it_is_called(void **state)
+{
+    (void)state;
+    static const struct {
+        int kind;
+        uint32_t mask;
+    } cases[] = {
+        {PEN_OFFLOAD_DEFAULT, PEN__FORMS_ALL},
+        {PEN_OFFLOAD_AUTO, PEN__FORMS_ALL},
+        {PEN_OFFLOAD_NONE, 1 << PEN__FORM_RAW},
+        {PEN_OFFLOAD_ALL, 1 << PEN__FORM_PIXELS},
+        {PEN_OFFLOAD_RESIZE, 1 << PEN__FORM_PIXELS},
+        {PEN_OFFLOAD_SOPHON, 1 << PEN__FORM_RAW | 1 << PEN__FORM_PIXELS},
+    };
+    use_parcels(true);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (uint32_t mask = 0; mask <= PEN__FORMS_ALL; mask++)
+            node.n_of_mask[mask] = 0;
+        hash_of_offload(cases[i].kind, -1);
+        assert_true(node.n_of_mask[cases[i].mask] >= N_ASKED);
+        for (uint32_t mask = 0; mask <= PEN__FORMS_ALL; mask++)
+            if (mask != cases[i].mask)
+                assert_int_equal(node.n_of_mask[mask], 0);
+    }
+}
+
+static void a_share_of_nothing_brings_files(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    hash_of_offload(PEN_OFFLOAD_AUTO, 0);
+    assert_true(node.n_of_mask[raw_only] >= N_ASKED);
+    assert_int_equal(node.n_of_form[PEN__FORM_PIXELS] + node.n_of_form[PEN__FORM_JPEG_CUT], 0);
+}
+
+/* These files are larger than the crops that are made of them, but not all of them. */
+static void all_or_nothing_is_decided_by_the_first_samples(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    pen_loader_opts o = options(0);
+    o.offload = PEN_OFFLOAD_FASTFLOW;
+    node.forms = AS_ASKED;
+    pen_loader *loader = open_loader(&o);
+    hash_of_epochs(loader, 2);
+    assert_int_equal(node.n_of_mask[raw_only], 2 * PICTURES); /* 46: it still looks on */
+    hash_of_epochs(loader, 2);
+    assert_int_equal(node.n_of_mask[raw_only], 63);
+    assert_int_equal(node.n_of_mask[pixels_only], 4 * PICTURES - 63);
+    pen_loader_free(loader);
+}
+
+static void the_environment_speaks_for_loaders_that_are_not_told(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    setenv("PENSTOCK_OFFLOAD", "sophon", 1);
+    hash_of_offload(PEN_OFFLOAD_DEFAULT, -1);
+    assert_true(node.n_of_mask[plain] >= N_ASKED);
+    hash_of_offload(PEN_OFFLOAD_NONE, -1);
+    assert_true(node.n_of_mask[raw_only] >= N_ASKED);
+    setenv("PENSTOCK_OFFLOAD", "some\n", 1);
+    pen_loader *loader;
+    pen_error err;
+    pen_loader_opts o = options(0);
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EINVAL);
+    assert_non_null(strstr(err.text, "PENSTOCK_OFFLOAD is 'some"));
+    o.offload = PEN_OFFLOAD_COUNT;
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), PEN_EINVAL);
+    o.offload = PEN_OFFLOAD_AUTO;
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), 0);
+    pen_loader_free(loader);
+    use_parcels(false); /* files that are here need no policy */
+    o.offload = PEN_OFFLOAD_DEFAULT;
+    assert_int_equal(pen_loader_create(&loader, ds, pipe_, &o, &err), 0);
+    pen_loader_free(loader);
+    unsetenv("PENSTOCK_OFFLOAD");
+}
+
+static void the_share_is_a_knob_where_samples_are_weighed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        use_parcels(i > 0);
+        pen_loader_opts o = options(1);
+        o.offload = i == 1 ? PEN_OFFLOAD_ALL : PEN_OFFLOAD_AUTO;
+        pen_loader *loader = open_loader(&o);
+        pen_knob_info info;
+        pen_knobs knobs;
+        assert_int_equal(pen_loader_knob(loader, PEN_KNOB_OFFLOAD, &info), 0);
+        assert_true(info.min == 0 && info.max == (i == 2) && !info.is_integer);
+        pen_loader_get_knobs(loader, &knobs);
+        assert_true(knobs.value[PEN_KNOB_OFFLOAD] == info.max);
+        pen_loader_free(loader);
+    }
+}
+
+static void policies_have_names(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PEN_OFFLOAD_COUNT; i++)
+        assert_int_equal(pen_offload_find(pen_offload_name(i)), i);
+    assert_int_equal(pen_offload_find("some"), -1);
+    assert_null(pen_offload_name(-1));
+    assert_null(pen_offload_name(PEN_OFFLOAD_COUNT));
 }
 
 /* An epoch's end, or why there is none. */
@@ -326,6 +475,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_stream_is_that_of_files),
         TEST(knobs_turned_on_the_way_change_nothing),
+        TEST(no_policy_changes_the_stream),
+        TEST(each_policy_asks_for_what_it_is_called),
+        TEST(a_share_of_nothing_brings_files),
+        TEST(all_or_nothing_is_decided_by_the_first_samples),
+        TEST(the_environment_speaks_for_loaders_that_are_not_told),
+        TEST(the_share_is_a_knob_where_samples_are_weighed),
+        TEST(policies_have_names),
         TEST(a_tight_budget_changes_nothing),
         TEST(what_comes_in_is_counted_as_it_comes),
         TEST(a_dead_line_is_an_error_that_names_the_sample),

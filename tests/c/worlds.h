@@ -54,7 +54,7 @@ static inline void start(driver *d, const char *policy, const world *w)
     d->policy = pen_policy_find(policy);
     assert_non_null(d->policy);
     assert_true(d->policy->memory_bytes <= sizeof d->memory);
-    static const double max[] = {0, 0, 1024, 128, 1, 1, 1, 1};
+    static const double max[PEN_KNOB_COUNT] = {0, 0, 1024, 128, 0, 1, 1, 1, 1}; /* no offload */
     for (int i = 0; i < PEN_KNOB_COUNT; i++)
         d->table[i] = (pen_knob_info){.name = "knob", .max = max[i], .is_integer = i < 4};
     d->table[PEN_KNOB_WORKERS].min = d->table[PEN_KNOB_READY_BATCHES].min =

@@ -21,6 +21,7 @@ import pytest
 from node_double import Node
 
 import penstock
+from penstock import transforms as T
 
 ROOT = Path(__file__).resolve().parents[2]
 N = 23
@@ -43,7 +44,9 @@ def node(folder: Path, shard: Path):
 def stream(ops, digests):
     """Hashes of an epoch's batches; `between` is called after each batch."""
 
-    def read(path, workers=3, epochs=1, between=None, **options):
+    def read(path, workers=3, epochs=1, between=None, policy="fixed", **options):
+        # fixed: what nodes are asked to do stays the same
+        options["policy"] = policy
         loader = penstock.Loader(path, ops, 4, shuffle=True, seed=5, num_workers=workers, **options)
         found = []
         for _ in range(epochs):
@@ -78,10 +81,12 @@ def test_a_remote_dataset_is_the_local_one(name, node, folder, shard):
         assert remote.find(local.key(sample)) == sample
 
 
+@pytest.mark.parametrize("policy", ["fixed", "model"])
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("name", ["pictures", "shard"])
-def test_the_stream_is_that_of_the_local_path(name, workers, node, folder, stream):
-    assert stream(node.url(name), workers, epochs=2) == stream(folder, epochs=2)
+def test_the_stream_is_that_of_the_local_path(name, workers, policy, node, folder, stream):
+    remote = stream(node.url(name), workers, epochs=2, policy=policy)
+    assert remote == stream(folder, epochs=2)
 
 
 def test_nothing_is_offloaded_where_the_environment_says_so(node, folder, stream, monkeypatch):
@@ -91,7 +96,47 @@ def test_nothing_is_offloaded_where_the_environment_says_so(node, folder, stream
     assert all(item[3:] == [0, 1] for order in node.orders for item in order["items"])
     monkeypatch.setenv("PENSTOCK_OFFLOAD", "some")
     with pytest.raises(penstock.InvalidError, match="PENSTOCK_OFFLOAD is 'some'"):
-        penstock.Dataset(node.url("pictures"))
+        stream(node.url("pictures"))
+    assert stream(folder)  # no matter for files that are here
+
+
+ASKED = {
+    # furthest cut (of Decode, RandomResizedCrop, two more and ToTensor), forms
+    "none": [0, 1],
+    "all": [4, 1 << 2 | 1 << 16],
+    "resize": [2, 1 << 2 | 1 << 16],
+    "sophon": [4, 1 | 1 << 2],
+    "auto": [4, 63],
+}
+
+
+@pytest.mark.parametrize("offload", ASKED)
+def test_each_policy_asks_for_what_it_is_called(offload, node, folder, digests, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_OFFLOAD", "none" if offload == "auto" else "auto")
+    line = [T.RandomResizedCrop(20), T.RandomHorizontalFlip(), T.ColorJitter(0.3), T.ToTensor()]
+    options = {"shuffle": True, "seed": 5, "policy": "fixed"}
+    loader = penstock.Loader(node.url("pictures"), line, 4, offload=offload, **options)
+    assert digests(loader) == digests(penstock.Loader(folder, line, 4, **options))
+    assert all(item[3:] == ASKED[offload] for order in node.orders for item in order["items"])
+
+
+def test_a_share_of_nothing_asks_for_files(node, folder, stream, ops):
+    loader = penstock.Loader(node.url("pictures"), ops, 4, policy="fixed")
+    assert loader.knobs.offload == 1
+    loader.knobs.offload = 0.0
+    for _ in loader:
+        pass
+    assert all(item[3:] == [0, 1] for order in node.orders for item in order["items"])
+    with pytest.raises(penstock.InvalidError, match="offload must be 0 to 1"):
+        loader.knobs.offload = 1.5
+    with pytest.raises(penstock.InvalidError, match="offload must be 0 to 0"):
+        penstock.Loader(folder, ops, 4).knobs.offload = 0.5
+
+
+def test_a_policy_that_is_none_is_refused(folder, ops):
+    for make in (penstock.Loader, penstock.FedLoader):
+        with pytest.raises(ValueError, match="offload must be one of"):
+            make(folder, ops, 4, offload="some")
 
 
 def test_a_node_that_cannot_do_the_pipeline_sends_files(node, folder, stream):

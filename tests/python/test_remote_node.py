@@ -81,15 +81,32 @@ def test_the_stream_is_that_of_the_local_path(name, port, folder, digests):
     assert stream(url, line, digests, epochs=2) == stream(folder, line, digests, epochs=2)
 
 
-@pytest.mark.parametrize("offload", ["none", "all"])
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("policy", ["fixed", "model"])
+@pytest.mark.parametrize("offload", ["none", "all", "resize", "fastflow", "sophon", "auto"])
 @pytest.mark.parametrize("name", ["pictures", "shard"])
-def test_how_samples_travel_changes_nothing(
-    name, workers, offload, port, folder, ops, digests, monkeypatch
-):
-    monkeypatch.setenv("PENSTOCK_OFFLOAD", offload)
+def test_how_samples_travel_changes_nothing(name, offload, policy, port, folder, ops, digests):
     url = f"penstock://127.0.0.1:{port}/{name}"
-    assert stream(url, ops, digests, workers) == stream(folder, ops, digests)
+    for workers in (1, 4):
+        remote = stream(url, ops, digests, workers, 4, offload=offload, policy=policy)
+        assert remote == stream(folder, ops, digests, epochs=4)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
+def test_how_many_samples_are_worked_on_changes_nothing(share, port, folder, ops, digests):
+    url = f"penstock://127.0.0.1:{port}/pictures"
+    loader = penstock.Loader(url, ops, 4, shuffle=True, seed=5, num_workers=2)
+    loader.knobs.offload = share
+    assert digests(loader) + digests(loader) == stream(folder, ops, digests, epochs=2)
+
+
+def test_fed_loaders_have_policies_too(port, folder, ops, digests):
+    batches = [[0, 3, 3], [1, 2]]
+    paths = {"all": f"penstock://127.0.0.1:{port}/pictures", "none": folder}
+    found = [
+        digests(penstock.FedLoader(path, ops, 4, offload=o).run(0, batches))
+        for o, path in paths.items()
+    ]
+    assert found[0] == found[1]
 
 
 def sent_bytes(port: int) -> int:
@@ -98,13 +115,12 @@ def sent_bytes(port: int) -> int:
     return sum(int(n) for n in re.findall(r"^penstock_node_parcel_bytes_total (\d+)", text, re.M))
 
 
-def test_offloading_sends_fewer_bytes(port, digests, monkeypatch):
+def test_offloading_sends_fewer_bytes(port, digests):
     url = f"penstock://127.0.0.1:{port}/pictures"
     line = [T.RandomResizedCrop(8, scale=(0.1, 0.2))]
     counts = [sent_bytes(port)]
-    for offload in ("none", "all"):
-        monkeypatch.setenv("PENSTOCK_OFFLOAD", offload)
-        stream(url, line, digests)
+    for offload in ("none", "auto"):
+        stream(url, line, digests, offload=offload, policy="fixed")
         counts.append(sent_bytes(port))
     raw, packed = counts[1] - counts[0], counts[2] - counts[1]
     assert 0 < packed < raw / 2

@@ -42,6 +42,7 @@ from penstock.loader import (
     POLICIES,
     Closing,
     Loader,
+    Offload,
     OnError,
     Path,
     Policy,
@@ -98,6 +99,7 @@ class DataLoader(Closing, torch_data.DataLoader):
     policy         who turns the knobs while it runs: "model", "hillclimb", "rules", which are all
                    the same for worker processes; "fixed": nobody.  May be set at any time
     metrics        where a native dataset's loader answers HTTP, "127.0.0.1:9464", as in Loader
+    offload        what storage nodes do with a penstock:// dataset's samples, as in Loader
     batch_ops      MixUp or CutMix, done natively to whole batches
     compile        False: leave the dataset in Python whatever it is
     dtype, layout  of a native dataset's images
@@ -139,6 +141,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         ledger: Path | None = None,
         policy: Policy = "model",
         metrics: str | None = None,
+        offload: Offload | None = None,
         order: Order | None = None,
         batch_ops: BatchOps = (),
         compile: bool = True,
@@ -158,6 +161,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         self.max_bad, self.ledger = max_bad, ledger
         self.policy: Policy = policy
         self.metrics = metrics
+        self.offload: Offload | None = offload
         self.order, self.compile = order, compile
         self.batch_ops: BatchOps = batch_ops or ()
         self.dtype, self.layout, self.cache_dir = dtype, layout, cache_dir

@@ -160,6 +160,7 @@ def _options(loader: Any) -> dict[str, Any]:
         "memory_budget": loader.memory_budget,
         "policy": loader.policy,
         "metrics": loader.metrics,
+        "offload": loader.offload,
         "layout": loader.layout,
         "batch_ops": loader.batch_ops,
     }

@@ -1,0 +1,264 @@
+/* allow.c - see allow.h. */
+#include "engine/allow.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "engine/pipeline.h"
+#include "source/names.h"
+
+enum { PROFILE = 64, THRESHOLD_EVERY = 32, MAX_GUESSED_SIDE = 16384 };
+
+#define PEN_OFFLOAD_NAME(id, name, text) name,
+static const char *const names[PEN_OFFLOAD_COUNT] = {PEN_OFFLOADS(PEN_OFFLOAD_NAME)};
+
+int pen_offload_find(const char *name)
+{
+    for (int i = 0; i < PEN_OFFLOAD_COUNT; i++)
+        if (strcmp(names[i], name) == 0)
+            return i;
+    return -1;
+}
+
+const char *pen_offload_name(int offload)
+{
+    return offload >= 0 && offload < PEN_OFFLOAD_COUNT ? names[offload] : NULL;
+}
+
+int pen__allow_kind(int kind, pen_offload *out, pen_error *err)
+{
+    *out = PEN_OFFLOAD_AUTO;
+    if (!pen_offload_name(kind))
+        return pen__fail(err, PEN_EINVAL, -1, "unknown offload");
+    const char *text = getenv("PENSTOCK_OFFLOAD");
+    if (kind == PEN_OFFLOAD_DEFAULT && text && *text) {
+        kind = pen_offload_find(text);
+        pen__shown shown;
+        if (kind < 0)
+            return pen__fail(err, PEN_EINVAL, -1,
+                             "PENSTOCK_OFFLOAD is '%s': give 'auto', 'none', 'all', 'resize', "
+                             "'fastflow' or 'sophon'",
+                             pen__show(&shown, text, strlen(text)));
+    }
+    if (kind != PEN_OFFLOAD_DEFAULT)
+        *out = (pen_offload)kind;
+    return 0;
+}
+
+int pen__allow_init(pen__allow *a, pen_offload kind, const pen_pipeline *pipe, int64_t n_samples)
+{
+    a->kind = kind;
+    a->pipe = pipe;
+    a->share = 1;
+    a->bytes_per_pixel = 0.5;
+    a->typical = (pen_image_info){.format = PEN_FORMAT_JPEG,
+                                  .width = 4,
+                                  .height = 3,
+                                  .channels = 3,
+                                  .bits = 8,
+                                  .orientation = 1,
+                                  .sampling_h = 2,
+                                  .sampling_v = 2};
+    pthread_mutex_init(&a->lock, NULL);
+    a->is_ready = true;
+    return pen__headers_init(&a->headers, n_samples);
+}
+
+void pen__allow_fini(pen__allow *a)
+{
+    if (a->is_ready)
+        pthread_mutex_destroy(&a->lock);
+    a->is_ready = false;
+    pen__headers_fini(&a->headers);
+}
+
+bool pen__allow_has_share(const pen__allow *a)
+{
+    return a->kind == PEN_OFFLOAD_AUTO || a->kind == PEN_OFFLOAD_SOPHON;
+}
+
+/* With the lock held. */
+static void set_threshold(pen__allow *a)
+{
+    a->threshold = pen__ranking_threshold(&a->ranking, a->share);
+    a->n_until_threshold = THRESHOLD_EVERY;
+}
+
+void pen__allow_set_share(pen__allow *a, double share)
+{
+    pthread_mutex_lock(&a->lock);
+    a->share = share;
+    set_threshold(a);
+    pthread_mutex_unlock(&a->lock);
+}
+
+/* ---- choices ---- */
+
+static pen__choice nothing(void)
+{
+    return (pen__choice){.max_cut = 0, .forms = 1U << PEN__FORM_RAW};
+}
+
+/* Plain pixels after this many operations, whatever they weigh. */
+static pen__choice pixels_at(size_t n_ops)
+{
+    return (pen__choice){.max_cut = (int)n_ops,
+                         .forms = 1U << PEN__FORM_PIXELS | PEN__FORMS_AT_FURTHEST};
+}
+
+/* The operations up to the last that crops or resizes every sample. */
+static size_t resize_cut(const pen_pipeline *pipe)
+{
+    size_t n_ops = 1;
+    for (size_t i = 1; i < pipe->n_image_ops; i = pipe->end[i]) {
+        const pen_op_kind kind = pipe->ops[i].kind;
+        if (kind == PEN_OP_RESIZE || kind == PEN_OP_CENTER_CROP || kind == PEN_OP_RANDOM_CROP ||
+            kind == PEN_OP_RANDOM_RESIZED_CROP)
+            n_ops = i + 1;
+    }
+    return n_ops;
+}
+
+/* As far as the policy ever goes. */
+static pen__choice furthest(const pen__allow *a)
+{
+    const uint32_t plain = 1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS;
+    switch (a->kind) {
+    case PEN_OFFLOAD_AUTO:
+        return (pen__choice){(int)a->pipe->n_image_ops, PEN__FORMS_ALL};
+    case PEN_OFFLOAD_SOPHON:
+        return (pen__choice){(int)a->pipe->n_image_ops, plain};
+    case PEN_OFFLOAD_ALL:
+    case PEN_OFFLOAD_FASTFLOW:
+        return pixels_at(a->pipe->n_image_ops);
+    case PEN_OFFLOAD_RESIZE:
+        return pixels_at(resize_cut(a->pipe));
+    default:
+        return nothing();
+    }
+}
+
+/* A header that the sample might have.  The lock is held. */
+static pen_image_info guess_header(const pen__allow *a, size_t len)
+{
+    pen_image_info info = a->typical;
+    const double had = (double)info.width * info.height;
+    const double factor = sqrt((double)len / a->bytes_per_pixel / had);
+    info.width = (int32_t)fmin(fmax(info.width * factor, 8), MAX_GUESSED_SIDE);
+    info.height = (int32_t)fmin(fmax(info.height * factor, 8), MAX_GUESSED_SIDE);
+    return info;
+}
+
+static bool estimate(pen__allow *a, const pen_key *key, size_t len, const pen__choice *choice,
+                     pen__estimate *out)
+{
+    pen_params params[PEN_PIPELINE_MAX_OPS];
+    pen__plan plan;
+    pen_image_info info;
+    const bool is_known = pen__headers_get(&a->headers, key->sample, &info);
+    pthread_mutex_lock(&a->lock);
+    const pen__corrections corrections = a->corrections;
+    if (!is_known)
+        info = guess_header(a, len);
+    pthread_mutex_unlock(&a->lock);
+    if (pen_pipeline_draw(a->pipe, key, &info, params, PEN_PIPELINE_MAX_OPS, NULL) != 0)
+        return false;
+    pen__plan_build(&plan, a->pipe, &info, params);
+    pen__estimate_sample(out, &plan, &info, len, choice->max_cut,
+                         choice->forms & PEN__FORMS_AT_FURTHEST, &corrections);
+    return true;
+}
+
+/* All or nothing, by what the first samples would weigh; until then nothing.  The lock is held. */
+static pen__choice choose_fastflow(pen__allow *a, size_t len, const pen__foreseen *foreseen)
+{
+    if (a->n_profiled < PROFILE && foreseen->is_estimated) {
+        a->n_profiled++;
+        a->profiled_raw += (double)len;
+        a->profiled_sent += foreseen->estimate.of[PEN__FORM_PIXELS].bytes;
+    }
+    const bool pays = a->n_profiled >= PROFILE && a->profiled_sent < a->profiled_raw;
+    return pays ? furthest(a) : nothing();
+}
+
+/* The steps that are worth enough.  The lock is held. */
+static pen__choice choose_by_worth(pen__allow *a, size_t len, const pen__foreseen *foreseen)
+{
+    pen__offer offers[PEN__MAX_OFFERS];
+    const pen__choice all = furthest(a);
+    pen__choice choice = nothing();
+    if (!foreseen->is_estimated) /* who knows what is in there */
+        return a->threshold > 0 ? choice : all;
+    const int n = pen__estimate_offers(&foreseen->estimate, all.forms, offers);
+    pen__ranking_add(&a->ranking, (double)len, offers, n);
+    if (--a->n_until_threshold <= 0)
+        set_threshold(a);
+    if (!(a->threshold > 0))
+        return all;
+    for (int i = 0; i < n && pen__offer_worth(&offers[i]) >= a->threshold; i++)
+        choice = (pen__choice){all.max_cut, offers[i].forms};
+    return choice;
+}
+
+void pen__allow_choose(pen__allow *a, const pen_key *key, size_t len, pen__foreseen *out)
+{
+    out->choice = furthest(a);
+    const bool is_weighed = pen__allow_has_share(a) || a->kind == PEN_OFFLOAD_FASTFLOW;
+    out->is_estimated =
+        is_weighed && len > 0 && estimate(a, key, len, &out->choice, &out->estimate);
+    if (!is_weighed)
+        return;
+    pthread_mutex_lock(&a->lock);
+    out->choice = a->kind == PEN_OFFLOAD_FASTFLOW ? choose_fastflow(a, len, out)
+                                                  : choose_by_worth(a, len, out);
+    pthread_mutex_unlock(&a->lock);
+}
+
+int64_t pen__foreseen_ns(const pen__foreseen *foreseen)
+{
+    if (!foreseen->is_estimated)
+        return 0;
+    return (int64_t)(pen__estimate_cost(&foreseen->estimate, foreseen->choice.forms) * 1e9);
+}
+
+/* ---- learning ---- */
+
+void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *foreseen,
+                      const pen__parcel *parcel, double cpu_s)
+{
+    const pen_image_info *info = &parcel->info;
+    const double pixels = (double)info->width * info->height;
+    const bool is_image = info->format != PEN_FORMAT_UNKNOWN && pixels > 0;
+    if (is_image)
+        pen__headers_put(&a->headers, sample, info);
+    pthread_mutex_lock(&a->lock);
+    if (is_image) {
+        const double detail = (double)parcel->raw_len / pixels;
+        a->typical = *info;
+        a->bytes_per_pixel += (fmin(fmax(detail, 0.01), 8) - a->bytes_per_pixel) / 32;
+    }
+    if (foreseen->is_estimated) {
+        const pen__estimate *e = &foreseen->estimate;
+        pen__estimate_learn_bytes(&a->corrections, e, parcel->form, (double)parcel->len);
+        pen__estimate_learn_cpu(&a->corrections, e, foreseen->choice.forms, cpu_s);
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
+double pen__allow_raw_bytes(pen__allow *a)
+{
+    pthread_mutex_lock(&a->lock);
+    const double bytes = pen__ranking_raw_bytes(&a->ranking);
+    pthread_mutex_unlock(&a->lock);
+    return bytes;
+}
+
+pen__gain pen__allow_gain(pen__allow *a, double share)
+{
+    pthread_mutex_lock(&a->lock);
+    const pen__gain gain = pen__ranking_gain(&a->ranking, share);
+    pthread_mutex_unlock(&a->lock);
+    return gain;
+}

@@ -1,0 +1,74 @@
+/* allow.h - what storage nodes may do with the samples of a loader.
+ *
+ * One policy (penstock/offload.h), what is known of the samples' headers, and how much of all that
+ * nodes could do they shall do: the knob `offload`.  With every sample that is asked for, the
+ * offers (estimate.h) that nodes could make for it are worked out; those that are worth enough are
+ * allowed.
+ *
+ * Headers come with the samples, so in a first epoch most are not known.  A sample's length is,
+ * and so are the numbers that its crop is drawn from: a typical header scaled to the length stands
+ * in.
+ *
+ * Any thread; guards itself.
+ */
+#ifndef PEN_ENGINE_ALLOW_H
+#define PEN_ENGINE_ALLOW_H
+
+#include <pthread.h>
+
+#include <penstock/offload.h>
+
+#include "engine/headers.h"
+#include "engine/ranking.h"
+#include "source/source.h"
+
+typedef struct pen__allow {
+    pen_offload kind; /* never DEFAULT */
+    const pen_pipeline *pipe;
+    pen__headers headers;
+    pthread_mutex_t lock; /* guards all that follows */
+    bool is_ready;        /* the lock was made */
+    double share, threshold;
+    pen__ranking ranking;
+    pen__corrections corrections;
+    int n_until_threshold; /* samples until it is worked out again */
+    pen_image_info typical;
+    double bytes_per_pixel;             /* of files that came */
+    int64_t n_profiled;                 /* FASTFLOW: samples, */
+    double profiled_raw, profiled_sent; /* their bytes as files and as finished pixels */
+} pen__allow;
+
+/* The policy that `kind`, a pen_offload, and the environment ask for.  PEN_EINVAL. */
+int pen__allow_kind(int kind, pen_offload *out, pen_error *err);
+
+/* `pipe` must stay.  Zero-initialise before; PEN_ENOMEM. */
+int pen__allow_init(pen__allow *allow, pen_offload kind, const pen_pipeline *pipe,
+                    int64_t n_samples);
+/* Also after a failed init, or none. */
+void pen__allow_fini(pen__allow *allow);
+
+/* Does the share mean anything for this policy? */
+bool pen__allow_has_share(const pen__allow *allow);
+void pen__allow_set_share(pen__allow *allow, double share);
+
+/* What was foreseen of a sample when it was asked for. */
+typedef struct pen__foreseen {
+    pen__choice choice;
+    pen__estimate estimate;
+    bool is_estimated;
+} pen__foreseen;
+
+/* What the choice is expected to take a node, nanoseconds. */
+int64_t pen__foreseen_ns(const pen__foreseen *foreseen);
+
+/* For the journey of this key, whose file has `len` bytes. */
+void pen__allow_choose(pen__allow *allow, const pen_key *key, size_t len, pen__foreseen *out);
+/* It came as this parcel, and took the node `cpu_s` (NaN: not told). */
+void pen__allow_learn(pen__allow *allow, int64_t sample, const pen__foreseen *foreseen,
+                      const pen__parcel *parcel, double cpu_s);
+
+/* Bytes of recent samples as stored, and what `share` of all offers would save and cost. */
+double pen__allow_raw_bytes(pen__allow *allow);
+pen__gain pen__allow_gain(pen__allow *allow, double share);
+
+#endif

@@ -1,0 +1,248 @@
+/* test_allow.c - what nodes may do with which sample. */
+#include "testing.h"
+
+#include <math.h>
+
+#include "base/mem.h"
+#include "engine/allow.h"
+
+enum { N = 1000 };
+
+static pen_pipeline *line;
+static pen__allow allow;
+
+static int make_line(void **state)
+{
+    (void)state;
+    const pen_op ops[] = {pen_op_random_resized_crop(224, 224), pen_op_hflip(0.5F),
+                          pen_op_color_jitter(0.4F, 0, 0, 0), pen_op_to_tensor()};
+    return pen_pipeline_create(&line, ops, 4, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, NULL);
+}
+
+static int drop_line(void **state)
+{
+    (void)state;
+    pen_pipeline_unref(line);
+    return 0;
+}
+
+static void begin(pen_offload kind)
+{
+    memset(&allow, 0, sizeof allow);
+    assert_int_equal(pen__allow_init(&allow, kind, line, N), 0);
+}
+
+static pen__foreseen choose(int64_t sample, size_t len)
+{
+    const pen_key key = {.seed = 1, .sample = sample};
+    pen__foreseen foreseen;
+    pen__allow_choose(&allow, &key, len, &foreseen);
+    return foreseen;
+}
+
+static pen_image_info photo(int32_t w, int32_t h)
+{
+    return (pen_image_info){.format = PEN_FORMAT_JPEG,
+                            .width = w,
+                            .height = h,
+                            .channels = 3,
+                            .bits = 8,
+                            .orientation = 1,
+                            .sampling_h = 2,
+                            .sampling_v = 2};
+}
+
+/* It came raw, and now its header is known. */
+static void come(int64_t sample, pen_image_info info, size_t len)
+{
+    const pen__parcel parcel = {.form = PEN__FORM_RAW, .info = info, .raw_len = len, .len = len};
+    const pen__foreseen nothing = {0};
+    pen__allow_learn(&allow, sample, &nothing, &parcel, NAN);
+}
+
+static bool is_raw(pen__choice choice)
+{
+    return choice.forms == 1U << PEN__FORM_RAW && choice.max_cut == 0;
+}
+
+/* Samples of 100 KB to 400 KB, all known: which part gets more than raw? */
+static double offloaded_share(double share)
+{
+    int n = 0;
+    pen__allow_set_share(&allow, share);
+    for (int round = 0; round < 2; round++)
+        for (int i = n = 0; i < N; i++)
+            n += !is_raw(choose(i, 100000 + 300 * (size_t)i).choice);
+    return n / (double)N;
+}
+
+static void all_that_is_known_come(void)
+{
+    for (int i = 0; i < N; i++)
+        come(i, photo(800, 600), 100000 + 300 * (size_t)i);
+}
+
+static void with_a_share_of_one_everything_is_left_to_the_node(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    assert_int_equal(choose(3, 100000).choice.forms, PEN__FORMS_ALL);
+    assert_int_equal(choose(3, 100000).choice.max_cut, 4); /* Decode, crop, flip, jitter */
+    assert_int_equal(choose(3, 0).choice.forms, PEN__FORMS_ALL);
+    pen__allow_fini(&allow);
+}
+
+static void with_less_fewer_samples_are_worked_on(void **state)
+{
+    (void)state;
+    static const pen_offload kinds[] = {PEN_OFFLOAD_AUTO, PEN_OFFLOAD_SOPHON};
+    for (int k = 0; k < 2; k++) {
+        begin(kinds[k]);
+        all_that_is_known_come();
+        double last = 0;
+        assert_true(offloaded_share(0) == 0);
+        for (int i = 1; i <= 4; i++) {
+            const double now = offloaded_share(i / 4.0);
+            assert_true(now >= last);
+            last = now;
+        }
+        assert_true(last == 1);
+        pen__allow_fini(&allow);
+    }
+}
+
+static void a_share_is_that_of_all_steps(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_SOPHON); /* one step a sample, where there is one */
+    all_that_is_known_come();
+    pen__allow_set_share(&allow, 0.999);
+    for (int i = 0; i < N; i++)
+        choose(i, 400000);
+    int n = 0;
+    pen__allow_set_share(&allow, 0.5);
+    for (int i = 0; i < N; i++)
+        n += !is_raw(choose(i, 400000).choice);
+    assert_in_range(n, N * 0.42, N * 0.58);
+    pen__allow_fini(&allow);
+}
+
+static void the_best_steps_go_first(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    all_that_is_known_come();
+    offloaded_share(0.5);
+    /* what is worked on saves more for its time than what is not */
+    double taken = INFINITY, left = 0;
+    for (int i = 0; i < N; i++) {
+        const size_t len = 100000 + 300 * (size_t)i;
+        const double threshold = allow.threshold;
+        const pen__foreseen f = choose(i, len);
+        pen__offer offers[PEN__MAX_OFFERS];
+        const int n = pen__estimate_offers(&f.estimate, PEN__FORMS_ALL, offers);
+        for (int k = 0; k < n; k++) {
+            const double worth = pen__offer_worth(&offers[k]) / threshold;
+            const bool is_allowed = (f.choice.forms & offers[k].forms) == offers[k].forms;
+            taken = is_allowed && worth < taken ? worth : taken;
+            left = !is_allowed && worth > left ? worth : left;
+        }
+    }
+    assert_true(left > 0 && taken < INFINITY);
+    assert_true(taken > 0.9 && left < 1.1); /* the threshold moves a little meanwhile */
+    pen__allow_fini(&allow);
+}
+
+static void a_sample_that_never_came_is_taken_for_a_typical_one(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    for (int i = 0; i < 500; i++)
+        come(i, photo(1600, 1200), 480000); /* 0.25 bytes a pixel */
+    const pen__foreseen guessed = choose(700, 480000);
+    come(700, photo(1600, 1200), 480000);
+    const pen__foreseen known = choose(700, 480000);
+    for (int i = 0; i < 4; i++) {
+        const double a = guessed.estimate.of[i].bytes, b = known.estimate.of[i].bytes;
+        assert_true(fabs(a - b) < 0.03 * b);
+    }
+    assert_true(guessed.is_estimated && known.is_estimated);
+    pen__allow_fini(&allow);
+}
+
+static void what_is_no_image_teaches_nothing(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    const pen__foreseen before = choose(1, 100000);
+    for (int i = 0; i < 100; i++)
+        come(i, (pen_image_info){0}, 100000);
+    const pen__foreseen after = choose(1, 100000);
+    assert_true(before.estimate.of[PEN__FORM_JPEG_CUT].bytes ==
+                after.estimate.of[PEN__FORM_JPEG_CUT].bytes);
+    pen__allow_fini(&allow);
+}
+
+static void what_a_node_says_of_its_time_is_believed(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    all_that_is_known_come();
+    for (int i = 0; i < N; i++) {
+        const pen__foreseen f = choose(i, 300000);
+        const pen__parcel parcel = {.form = PEN__FORM_PIXELS_CODED,
+                                    .info = photo(800, 600),
+                                    .raw_len = 300000,
+                                    .len = 40000};
+        pen__allow_learn(&allow, i, &f, &parcel, 0.02);
+    }
+    double sum = 0;
+    for (int i = 0; i < N; i++) {
+        const pen__foreseen f = choose(i, 300000);
+        sum += (double)pen__foreseen_ns(&f) * 1e-9;
+    }
+    assert_true(fabs(sum / N - 0.02) < 0.003);
+    pen__allow_fini(&allow);
+}
+
+static void gains_are_those_of_recent_samples(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    assert_true(isnan(pen__allow_raw_bytes(&allow)));
+    all_that_is_known_come();
+    for (int i = 0; i < N; i++)
+        choose(i, 300000);
+    assert_true(fabs(pen__allow_raw_bytes(&allow) - 300000) < 1);
+    const pen__gain half = pen__allow_gain(&allow, 0.5), all = pen__allow_gain(&allow, 1);
+    assert_true(half.saved_bytes > all.saved_bytes / 2 && half.cpu_s < all.cpu_s / 2);
+    assert_true(all.saved_bytes < 300000);
+    pen__allow_fini(&allow);
+}
+
+static void without_memory_there_is_no_table(void **state)
+{
+    (void)state;
+    memset(&allow, 0, sizeof allow);
+    pen__mem_fail_at(1);
+    assert_int_equal(pen__allow_init(&allow, PEN_OFFLOAD_AUTO, line, N), PEN_ENOMEM);
+    pen__mem_fail_at(0);
+    pen__allow_fini(&allow);
+    pen__allow_fini(&allow); /* of nothing */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_a_share_of_one_everything_is_left_to_the_node),
+        cmocka_unit_test(with_less_fewer_samples_are_worked_on),
+        cmocka_unit_test(a_share_is_that_of_all_steps),
+        cmocka_unit_test(the_best_steps_go_first),
+        cmocka_unit_test(a_sample_that_never_came_is_taken_for_a_typical_one),
+        cmocka_unit_test(what_is_no_image_teaches_nothing),
+        cmocka_unit_test(what_a_node_says_of_its_time_is_believed),
+        cmocka_unit_test(gains_are_those_of_recent_samples),
+        cmocka_unit_test(without_memory_there_is_no_table),
+    };
+    return cmocka_run_group_tests(tests, make_line, drop_line);
+}
