@@ -20,55 +20,76 @@
 /* The state vector, all doubles; NaN: this machine does not tell, or nothing happened.
  * X(field, unit, a typical full scale to divide by, what it is).  Stage times are over the last
  * 4 to 8 periods, everything else over the last one. */
-#define PEN_POLICY_STATE(X)                                                                 \
-    X(period_s, "s", 0.1, "length of the period")                                           \
-    X(wait_share, "share", 1, "of the period, the training loop waited for a batch")        \
-    X(away, "0 or 1", 1, "the loop is between two epochs: it may be validating")            \
-    X(batches, "batches", 10, "delivered in the period")                                    \
-    X(samples, "samples", 1000, "delivered in the period")                                  \
-    X(made, "samples", 1000, "finished by workers in the period")                           \
-    X(batch_samples, "samples", 256, "in a batch")                                          \
-    X(step_s, "s", 0.1, "the loop's own time between two batches, mean")                    \
-    X(step_cv, "ratio", 1, "its deviation over its mean")                                   \
-    X(read_s, "s", 0.01, "reading a sample, mean")                                          \
-    X(read_p50_s, "s", 0.01, "half of them take less")                                      \
-    X(read_p95_s, "s", 0.01, "19 of 20 take less")                                          \
-    X(read_cv, "ratio", 1, "deviation over mean")                                           \
-    X(decode_s, "s", 0.01, "decoding a sample, mean")                                       \
-    X(decode_p95_s, "s", 0.01, "19 of 20 take less")                                        \
-    X(decode_cv, "ratio", 1, "deviation over mean")                                         \
-    X(augment_s, "s", 0.01, "all other steps on its pixels, mean")                          \
-    X(augment_p95_s, "s", 0.01, "19 of 20 take less")                                       \
-    X(augment_cv, "ratio", 1, "deviation over mean")                                        \
-    X(tensor_s, "s", 0.01, "writing it into the batch, mean")                               \
-    X(tensor_p95_s, "s", 0.01, "19 of 20 take less")                                        \
-    X(tensor_cv, "ratio", 1, "deviation over mean")                                         \
-    X(batch_s, "s", 0.1, "a batch from its first claim to its last sample, mean")           \
-    X(batch_p95_s, "s", 0.1, "19 of 20 take less")                                          \
-    X(ready, "batches", 16, "complete and waiting, at the end of the period")               \
-    X(open, "batches", 16, "under way or waiting")                                          \
-    X(in_flight, "samples", 64, "in the hands of threads")                                  \
-    X(shelved, "samples", 64, "read and waiting for a worker")                              \
-    X(busy_cores, "cores", 8, "workers' time in decode, augment and tensor, a second")      \
-    X(read_threads, "threads", 8, "time in reading, of all threads, a second")              \
-    X(idle_share, "share", 1, "of the workers' time, waiting for room")                     \
-    X(memory_wait_share, "share", 1, "of the workers' time, waiting for memory")            \
-    X(bytes_per_s, "bytes/s", 1e9, "encoded bytes read")                                    \
-    X(budget_share, "share", 1, "of the memory budget, in use")                             \
-    X(slab_share, "share", 1, "of the memory budget, one batch")                            \
-    X(ahead_ratio, "ratio", 1, "bytes of a sample that comes, over those of one that came") \
-    X(cores, "cores", 8, "usable: affinity and quota of the control group")                 \
-    X(process_cores, "cores", 8, "used by this process, the training loop included")        \
-    X(machine_busy, "share", 1, "of all cores of the machine")                              \
-    X(other_cores, "cores", 8, "used by other processes of the machine")                    \
-    X(steal, "share", 1, "taken by the hypervisor")                                         \
-    X(cpu_pressure, "share", 1, "of the period some thread of our group waited for a core") \
-    X(io_pressure, "share", 1, "of the period some thread of our group waited for a disk")  \
-    X(throttled_share, "share", 1, "of scheduling periods, cut short by the quota")         \
-    X(memory_available_bytes, "bytes", 1e10, "of the machine, free or easily made free")    \
-    X(disk_latency_s, "s", 0.01, "mean of a read request, all disks")                       \
-    X(gpu_busy, "share", 1, "of the first GPU; told only while a log is written")           \
-    X(ranks, "ranks", 8, "of the training job, this one included")
+#define PEN_POLICY_STATE(X)                                                                     \
+    X(period_s, "s", 0.1, "length of the period")                                               \
+    X(wait_share, "share", 1, "of the period, the training loop waited for a batch")            \
+    X(away, "0 or 1", 1, "the loop is between two epochs: it may be validating")                \
+    X(batches, "batches", 10, "delivered in the period")                                        \
+    X(samples, "samples", 1000, "delivered in the period")                                      \
+    X(made, "samples", 1000, "finished by workers in the period")                               \
+    X(batch_samples, "samples", 256, "in a batch")                                              \
+    X(step_s, "s", 0.1, "the loop's own time between two batches, mean")                        \
+    X(step_cv, "ratio", 1, "its deviation over its mean")                                       \
+    X(read_s, "s", 0.01, "reading a sample, mean")                                              \
+    X(read_p50_s, "s", 0.01, "half of them take less")                                          \
+    X(read_p95_s, "s", 0.01, "19 of 20 take less")                                              \
+    X(read_cv, "ratio", 1, "deviation over mean")                                               \
+    X(decode_s, "s", 0.01, "decoding a sample, mean")                                           \
+    X(decode_p95_s, "s", 0.01, "19 of 20 take less")                                            \
+    X(decode_cv, "ratio", 1, "deviation over mean")                                             \
+    X(augment_s, "s", 0.01, "all other steps on its pixels, mean")                              \
+    X(augment_p95_s, "s", 0.01, "19 of 20 take less")                                           \
+    X(augment_cv, "ratio", 1, "deviation over mean")                                            \
+    X(tensor_s, "s", 0.01, "writing it into the batch, mean")                                   \
+    X(tensor_p95_s, "s", 0.01, "19 of 20 take less")                                            \
+    X(tensor_cv, "ratio", 1, "deviation over mean")                                             \
+    X(batch_s, "s", 0.1, "a batch from its first claim to its last sample, mean")               \
+    X(batch_p95_s, "s", 0.1, "19 of 20 take less")                                              \
+    X(ready, "batches", 16, "complete and waiting, at the end of the period")                   \
+    X(open, "batches", 16, "under way or waiting")                                              \
+    X(in_flight, "samples", 64, "in the hands of threads")                                      \
+    X(shelved, "samples", 64, "read and waiting for a worker")                                  \
+    X(busy_cores, "cores", 8, "workers' time in decode, augment and tensor, a second")          \
+    X(read_threads, "threads", 8, "time in reading, of all threads, a second")                  \
+    X(idle_share, "share", 1, "of the workers' time, waiting for room")                         \
+    X(memory_wait_share, "share", 1, "of the workers' time, waiting for memory")                \
+    X(bytes_per_s, "bytes/s", 1e9, "encoded bytes read")                                        \
+    X(budget_share, "share", 1, "of the memory budget, in use")                                 \
+    X(slab_share, "share", 1, "of the memory budget, one batch")                                \
+    X(ahead_ratio, "ratio", 1, "bytes of a sample that comes, over those of one that came")     \
+    X(cores, "cores", 8, "usable: affinity and quota of the control group")                     \
+    X(process_cores, "cores", 8, "used by this process, the training loop included")            \
+    X(machine_busy, "share", 1, "of all cores of the machine")                                  \
+    X(other_cores, "cores", 8, "used by other processes of the machine")                        \
+    X(steal, "share", 1, "taken by the hypervisor")                                             \
+    X(cpu_pressure, "share", 1, "of the period some thread of our group waited for a core")     \
+    X(io_pressure, "share", 1, "of the period some thread of our group waited for a disk")      \
+    X(throttled_share, "share", 1, "of scheduling periods, cut short by the quota")             \
+    X(memory_available_bytes, "bytes", 1e10, "of the machine, free or easily made free")        \
+    X(disk_latency_s, "s", 0.01, "mean of a read request, all disks")                           \
+    X(gpu_busy, "share", 1, "of the first GPU; told only while a log is written")               \
+    X(ranks, "ranks", 8, "of the training job, this one included")                              \
+    X(stored_bytes, "bytes", 1e5, "of a remote sample as it is stored, mean of recent ones")    \
+    X(node_cores, "cores", 8, "of storage nodes, used for this loader")                         \
+    X(node_saves_1, "bytes", 1e5, "a sample would save by the best 1/8 of what nodes could do") \
+    X(node_saves_2, "bytes", 1e5, "a sample would save by the best 2/8 of what nodes could do") \
+    X(node_saves_3, "bytes", 1e5, "a sample would save by the best 3/8 of what nodes could do") \
+    X(node_saves_4, "bytes", 1e5, "a sample would save by the best 4/8 of what nodes could do") \
+    X(node_saves_5, "bytes", 1e5, "a sample would save by the best 5/8 of what nodes could do") \
+    X(node_saves_6, "bytes", 1e5, "a sample would save by the best 6/8 of what nodes could do") \
+    X(node_saves_7, "bytes", 1e5, "a sample would save by the best 7/8 of what nodes could do") \
+    X(node_saves_8, "bytes", 1e5, "a sample would save by the best 8/8 of what nodes could do") \
+    X(node_takes_1, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_2, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_3, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_4, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_5, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_6, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_7, "s", 0.01, "of a node's processor that would take")                         \
+    X(node_takes_8, "s", 0.01, "of a node's processor that would take")
+
+/* What nodes could do for samples, the best first, is told in so many equal parts. */
+#define PEN_OFFLOAD_SLICES 8
 
 typedef struct pen_policy_state {
 #define PEN_POLICY_FIELD(field, unit, scale, text) double field;

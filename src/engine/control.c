@@ -201,6 +201,7 @@ static void tick(pen_loader *loader, struct pen__control *c)
                        has_rates ? c->rates : NULL, pen__limit_cores(), loader->opts.batch_size,
                        &state);
     state.ranks = loader->opts.world_size;
+    pen__observe_offload(loader, &c->before, &c->now, &state);
     decide(loader, c, &state);
     if (c->period % GENERATION == 0) {
         c->base = c->middle;

@@ -35,6 +35,7 @@ static void add_reading(const pen__reading *reading, pen__facts *out)
     pen__times_add(&out->stages[PEN_STAGE_READ], &reading->times);
     out->bytes_in += atomic_load(&reading->bytes);
     out->shared_wait_ns += atomic_load(&reading->wait_ns);
+    out->node_ns += atomic_load(&reading->node_ns);
 }
 
 static void add_carrier(const pen__carrier *c, pen__facts *out)
@@ -368,4 +369,23 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
     out->cores = cores;
     if (machine && rates)
         set_machine(machine, rates, out);
+}
+
+void pen__observe_offload(pen_loader *loader, const pen__facts *before, const pen__facts *now,
+                          pen_policy_state *out)
+{
+    double saves[PEN_OFFLOAD_SLICES], takes[PEN_OFFLOAD_SLICES];
+    if (!loader->allow.is_ready)
+        return;
+    out->stored_bytes = pen__allow_raw_bytes(&loader->allow);
+    out->node_cores = divide((double)(now->node_ns - before->node_ns) * 1e-9, out->period_s);
+    for (int i = 0; i < PEN_OFFLOAD_SLICES; i++) {
+        const pen__gain gain =
+            pen__allow_gain(&loader->allow, (i + 1) / (double)PEN_OFFLOAD_SLICES);
+        saves[i] = gain.saved_bytes;
+        takes[i] = gain.cpu_s;
+    }
+    char *state = (char *)out; /* where they stand one after the other */
+    memcpy(state + offsetof(pen_policy_state, node_saves_1), saves, sizeof saves);
+    memcpy(state + offsetof(pen_policy_state, node_takes_1), takes, sizeof takes);
 }

@@ -18,6 +18,7 @@ typedef struct pen__facts {
     int64_t wait_ns; /* the caller's, the present wait included */
     bool is_away;    /* it is between two epochs */
     int64_t mix_ns, idle_ns, memory_wait_ns, shared_wait_ns;
+    int64_t node_ns; /* processors of storage nodes */
     int workers, readers;
     pen__window_facts window;
     int64_t budget_bytes, budget_used, slab_bytes;
@@ -42,5 +43,9 @@ void pen__observe_mark(pen_loader *loader);
 int64_t pen__verdict(const pen_pipeline_stats *whole, const pen_pipeline_stats *recent,
                      double first_wait_s, double cores, double max_workers, char *dst,
                      size_t dst_cap);
+
+/* What is known of storage nodes, for the state. */
+void pen__observe_offload(pen_loader *loader, const pen__facts *before, const pen__facts *now,
+                          pen_policy_state *out);
 
 #endif

@@ -18,6 +18,7 @@
  * reading takes twice its best time and half as many do as well.  If they do not, the source has
  * become slower, and that is its best from now on.
  */
+#include "policy/offload.h"
 #include "policy/policies.h"
 #include "policy/sizes.h"
 
@@ -88,6 +89,7 @@ typedef struct memory {
     double n_other;  /* periods in a row that rivals were there and had not been, or the reverse */
     bool has_rivals; /* other programs want the cores */
     bool has_begun;  /* a batch was delivered: what the loop waits says something */
+    pen__offload_watch watch; /* of storage nodes */
 } memory;
 
 static pen__sizes make_plan(const memory *m, const pen_policy_state *s, double factor)
@@ -505,10 +507,28 @@ static double step_to_plan(const memory *m, const pen_policy_state *s)
     return fmin(pen__or(s->step_s, INFINITY), m->mean_step_s);
 }
 
-static void decide(void *own, const pen_policy_state *state, const pen_knob_info *table,
-                   pen_knobs *knobs, char *reason)
+/* What storage nodes do.  It needs no trials: what it changes is measured as it works. */
+static double plan_offload(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                           double now, char *reason)
 {
-    memory *m = own;
+    pen__offload_facts facts;
+    if (!pen__is_free(table, PEN_KNOB_OFFLOAD))
+        return now;
+    pen__offload_look(&m->watch, s, now);
+    if (m->watch.n_spans == 0)
+        return 0; /* files as they are: is the network what is slow? */
+    if (!pen__offload_is_due(&m->watch) || !pen__offload_know(&m->watch, s, &facts))
+        return now;
+    const double share = pen__offload_settle(&facts, now);
+    if (share != now)
+        pen__reason(reason, "offload %.2f: %.1f MB/s, %.2f storage cores", share,
+                    facts.bytes_per_s * 1e-6, m->watch.storage_cores);
+    return share;
+}
+
+static void decide_threads(memory *m, const pen_policy_state *state, const pen_knob_info *table,
+                           pen_knobs *knobs, char *reason)
+{
     pen_policy_state planned = *state, *s = &planned;
     if (isnan(pen__compute_s(s)) || isnan(s->wait_share) || pen__is_away(s))
         return; /* nothing was made, or nobody wants it now */
@@ -540,6 +560,15 @@ static void decide(void *own, const pen_policy_state *state, const pen_knob_info
     choose(m, s, table, knobs, reason);
     if (m->trial.is_on)
         m->base = (pen__measure){0};
+}
+
+static void decide(void *own, const pen_policy_state *state, const pen_knob_info *table,
+                   pen_knobs *knobs, char *reason)
+{
+    memory *m = own;
+    const double share = plan_offload(m, state, table, knobs->value[PEN_KNOB_OFFLOAD], reason);
+    decide_threads(m, state, table, knobs, reason);
+    knobs->value[PEN_KNOB_OFFLOAD] = share; /* whatever a trial took back */
 }
 
 const pen_knob_policy pen__policy_model = {

@@ -1,0 +1,223 @@
+/* offload.c - see offload.h. */
+#include "policy/offload.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "policy/policies.h"
+
+enum { HALVINGS = 40 };
+
+static const double io_bound = 1.05;    /* the network must be so much slower to begin */
+static const double worth_going = 1.03; /* how much quicker it must get to take more */
+static const double span_s = 1;         /* that is judged together: requests come in bursts */
+static const double enough = 1.05;      /* times the bytes, to say that more come */
+static const double paying = 1.03;      /* the same of a try */
+static const double settle_s = 0.3;     /* until a new share shows */
+static const double longest_rest = 16;  /* spans */
+static const double give_back = 0.05;   /* less than that of a share is not given back */
+
+/* The curve between its points. */
+static double at(const double curve[PEN__OFFLOAD_POINTS], double share)
+{
+    const double place = fmin(fmax(share, 0), 1) * (PEN__OFFLOAD_POINTS - 1);
+    const int i = place >= PEN__OFFLOAD_POINTS - 1 ? PEN__OFFLOAD_POINTS - 2 : (int)place;
+    return curve[i] + (place - i) * (curve[i + 1] - curve[i]);
+}
+
+static double others(const pen__offload_facts *f)
+{
+    return fmax(pen__or(f->device_s, 0), pen__or(f->client_s, 0));
+}
+
+pen__offload_times pen__offload_times_at(const pen__offload_facts *f, double share)
+{
+    pen__offload_times t = {0};
+    const double cpu_s = at(f->cpu_s, share);
+    t.net_s = fmax(f->raw_bytes - at(f->saved_bytes, share), 0) / f->bytes_per_s;
+    t.storage_s = cpu_s > 0 ? cpu_s / fmax(f->storage_cores, 0) : 0;
+    t.slowest_s = fmax(fmax(t.net_s, t.storage_s), others(f));
+    return t;
+}
+
+/* Is the network still what everything waits for? */
+static bool is_net_slowest(const pen__offload_facts *f, double share)
+{
+    const pen__offload_times t = pen__offload_times_at(f, share);
+    return t.net_s > fmax(t.storage_s, others(f));
+}
+
+double pen__offload_plan(const pen__offload_facts *f)
+{
+    if (!(f->bytes_per_s > 0) || !(f->raw_bytes > 0))
+        return NAN;
+    if (!is_net_slowest(f, 0) || !(f->saved_bytes[PEN__OFFLOAD_POINTS - 1] > 0))
+        return 0;
+    if (is_net_slowest(f, 1))
+        return 1;
+    double low = 0, high = 1; /* slowest at the one, not at the other: one falls, the other grows */
+    for (int i = 0; i < HALVINGS; i++) {
+        const double middle = (low + high) / 2;
+        *(is_net_slowest(f, middle) ? &low : &high) = middle;
+    }
+    return low; /* at no storage at all, nothing */
+}
+
+double pen__offload_settle(const pen__offload_facts *f, double now)
+{
+    const double share = pen__offload_plan(f);
+    if (isnan(share))
+        return now;
+    if (f->is_try)
+        return share;
+    const double there_s = pen__offload_times_at(f, share).slowest_s;
+    const bool is_quicker = pen__offload_times_at(f, now).slowest_s > worth_going * there_s;
+    if (share < now)
+        return is_quicker || share < now - give_back || share == 0 ? share : now;
+    const bool begins = now > 0 || pen__offload_times_at(f, 0).net_s > io_bound * others(f);
+    return f->is_slow && begins && is_quicker ? share : now;
+}
+
+/* ---- what periods tell ---- */
+
+static void add(pen__offload_span *span, const pen_policy_state *s)
+{
+    const double seconds = pen__or(s->period_s, 0);
+    span->seconds += seconds;
+    span->bytes += pen__or(s->bytes_per_s, 0) * seconds;
+    span->node_s += pen__or(s->node_cores, 0) * seconds;
+    span->waited_s += pen__or(s->wait_share, 0) * seconds;
+    span->busy_s += pen__or(s->busy_cores, 0) * seconds;
+}
+
+/* The loop waits, and not for this machine's processors: for the network or for a node. */
+static bool is_remote_slow(const pen__offload_span *span, double cores)
+{
+    const double waits = 0.05, busy = 0.92;
+    return span->waited_s > waits * span->seconds && span->busy_s < busy * cores * span->seconds;
+}
+
+/* The last try did not pay: the next one has to wait, twice as long each time. */
+static void rest(pen__offload_watch *w)
+{
+    if (w->tried != PEN__TRIED_NOTHING) {
+        w->rest_next = fmin(fmax(w->rest_next * 2, 2), longest_rest);
+        w->rest = w->rest_next;
+    }
+    w->tried = PEN__TRIED_NOTHING;
+    w->hope = 1;
+}
+
+/* Fewer bytes come than the network can bring, while nodes are at work: have they no more time, or
+ * has it become slower?  They are blamed first.  If then, with less for them to do, no more bytes
+ * come, it was the network. */
+static void blame(pen__offload_watch *w, double rate, double used, double share)
+{
+    const bool did_less = w->blamed_rate > 0 && share < w->blamed_share;
+    rest(w);
+    if (did_less && rate < enough * w->blamed_rate) {
+        w->bytes_per_s = rate;
+        w->storage_cores = w->cores_before;
+        w->blamed_rate = 0;
+        return;
+    }
+    if (!(w->blamed_rate > 0))
+        w->cores_before = w->storage_cores;
+    w->blamed_rate = rate;
+    w->blamed_share = share;
+    w->storage_cores = used;
+}
+
+/* Network and nodes both seem to do what they can; either may have more to give than is known.
+ * First the one, then the other is asked for more, as long as that pays. */
+static void try_more(pen__offload_watch *w, double rate, double used)
+{
+    const double more_bytes = 1.15, more_cores = 1.25;
+    const bool paid = w->tried != PEN__TRIED_NOTHING &&
+                      (w->tried == PEN__TRIED_BYTES ? rate : used) > paying * w->tried_at;
+    const pen__offload_try next = paid || w->tried == PEN__TRIED_NOTHING ? w->tried : w->tried + 1;
+    if (paid)
+        w->rest_next = 0;
+    else if (w->tried == PEN__TRIED_CORES)
+        w->storage_cores = w->tried_at;
+    w->hope = 1;
+    if (next > PEN__TRIED_CORES || (next == PEN__TRIED_CORES && !(w->storage_cores > 0)))
+        rest(w);
+    if (w->rest > 0) {
+        w->rest--;
+        return;
+    }
+    w->tried = next == PEN__TRIED_NOTHING ? PEN__TRIED_BYTES : next;
+    w->tried_at = w->tried == PEN__TRIED_BYTES ? w->bytes_per_s : w->storage_cores;
+    if (w->tried == PEN__TRIED_BYTES)
+        w->hope = more_bytes;
+    else
+        w->storage_cores *= more_cores;
+}
+
+/* Capacities are what was seen at work; whoever is slowest shows its own. */
+static void judge(pen__offload_watch *w, const pen__offload_span *span, double cores, double share)
+{
+    const double quick = 0.5, full = 0.92, hopeful = 1.01, most_hope = 8;
+    const double rate = span->bytes / span->seconds, used = span->node_s / span->seconds;
+    const double known = w->bytes_per_s;
+    if (w->storage_cores > 0)
+        w->storage_cores = fmax(w->storage_cores, used);
+    w->is_slow = is_remote_slow(span, cores);
+    w->bytes_per_s = fmax(rate, known);
+    if (!w->is_slow) { /* perhaps less would do as well */
+        w->hope = fmin(fmax(w->hope, 1) * (share > 0 ? hopeful : 1), most_hope);
+        w->tried = PEN__TRIED_NOTHING;
+    } else if (rate < full * known && share > 0 && used > 0) {
+        blame(w, rate, used, share);
+    } else {
+        w->bytes_per_s = rate > known ? rate : known + quick * (rate - known);
+        w->blamed_rate = 0;
+        if (used > 0)
+            try_more(w, rate, used);
+        else
+            w->hope = 1;
+    }
+}
+
+void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double share)
+{
+    if (pen__is_away(s) || (w->n_spans == 0 && w->span.seconds == 0 && !(s->bytes_per_s > 0)))
+        return;              /* nobody is there, or nothing has come yet */
+    if (share != w->share) { /* what comes now was asked for before */
+        w->share = share;
+        w->settling_s = settle_s;
+        w->span = (pen__offload_span){0};
+    }
+    if (w->settling_s > 0) {
+        w->settling_s -= pen__or(s->period_s, 0);
+        return;
+    }
+    add(&w->span, s);
+    if (w->span.seconds < span_s || !(w->span.bytes > 0))
+        return;
+    judge(w, &w->span, pen__or(s->cores, 1), share);
+    w->n_spans++;
+    w->is_due = true;
+    w->span = (pen__offload_span){0};
+}
+
+bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
+                       pen__offload_facts *out)
+{
+    const char *state = (const char *)s; /* where they stand one after the other */
+    const size_t bytes = PEN_OFFLOAD_SLICES * sizeof(double);
+    const double cores = pen__or(s->cores, 1), workers = fmax(cores, 1);
+    *out = (pen__offload_facts){
+        .device_s = s->step_s / s->batch_samples,
+        .client_s = pen__compute_s(s) / workers,
+        .is_slow = w->is_slow,
+        .is_try = w->tried != PEN__TRIED_NOTHING,
+        .raw_bytes = s->stored_bytes,
+        .bytes_per_s = w->bytes_per_s * fmax(w->hope, 1),
+        .storage_cores = w->storage_cores > 0 ? w->storage_cores : INFINITY,
+    };
+    memcpy(out->saved_bytes + 1, state + offsetof(pen_policy_state, node_saves_1), bytes);
+    memcpy(out->cpu_s + 1, state + offsetof(pen_policy_state, node_takes_1), bytes);
+    return w->n_spans > 0 && s->stored_bytes > 0 && !isnan(s->node_saves_8);
+}

@@ -1,0 +1,88 @@
+/* offload.h - how much storage nodes should do for a job.
+ *
+ * A sample takes the device T_G, the client's processors T_CC, the storage nodes' processors T_CS
+ * and the network T_Net; they all work at once, so the largest sets the pace.  What nodes could do
+ * (engine/estimate.h, "offers") is ordered by bytes saved a second of their processors.  Taken from
+ * the best on, T_Net falls and T_CS grows; it ends where T_Net is no longer the largest, or
+ * where nothing is left.  A job whose device or client is slower than the network with files as
+ * they are gets nothing.
+ *
+ * Pure, without a clock.  Times are seconds a sample.
+ */
+#ifndef PEN_POLICY_OFFLOAD_H
+#define PEN_POLICY_OFFLOAD_H
+
+#include <stdbool.h>
+
+#include <penstock/policy.h>
+
+enum { PEN__OFFLOAD_POINTS = PEN_OFFLOAD_SLICES + 1 };
+
+/* What is known. */
+typedef struct pen__offload_facts {
+    double device_s, client_s; /* T_G, T_CC; NaN counts as 0 */
+    bool is_slow;              /* the job was seen to wait for the network or the nodes */
+    bool is_try;               /* figures are a little better than known, to be tried at once */
+    double raw_bytes;          /* of a sample */
+    double bytes_per_s;        /* that the network brings */
+    double storage_cores;      /* that this job may have; INFINITY: no limit was met yet */
+    double saved_bytes[PEN__OFFLOAD_POINTS], cpu_s[PEN__OFFLOAD_POINTS]; /* a sample, by the best
+                                   i of PEN_OFFLOAD_SLICES equal parts of all offers; [0] is 0 */
+} pen__offload_facts;
+
+/* What follows from a share. */
+typedef struct pen__offload_times {
+    double net_s, storage_s; /* T_Net, T_CS */
+    double slowest_s;        /* of all four */
+} pen__offload_times;
+pen__offload_times pen__offload_times_at(const pen__offload_facts *facts, double share);
+
+/* The share of all offers to take; NaN: too little is known. */
+double pen__offload_plan(const pen__offload_facts *facts);
+
+/* The same for somebody who has `now`: stays there unless it is worth going. */
+double pen__offload_settle(const pen__offload_facts *facts, double now);
+
+/* Some periods together. */
+typedef struct pen__offload_span {
+    double seconds, bytes, node_s, waited_s, busy_s;
+} pen__offload_span;
+
+typedef enum pen__offload_try {
+    PEN__TRIED_NOTHING = 0,
+    PEN__TRIED_BYTES, /* less work for nodes, as if the network brought more */
+    PEN__TRIED_CORES, /* more work for nodes, as if they had more time */
+} pen__offload_try;
+
+/* What periods tell of the network and the nodes.  Zero-initialise. */
+typedef struct pen__offload_watch {
+    double bytes_per_s, storage_cores; /* 0: not known */
+    double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
+    double n_spans;
+    bool is_slow; /* in the last span the loop waited, and not for its own machine */
+    bool is_due;  /* a span was judged just now: it is time to plan */
+    double blamed_rate, blamed_share; /* when the nodes were thought to be slow; 0: they are not */
+    double cores_before;              /* what they were thought to have until then */
+    pen__offload_try tried;           /* in the present span */
+    double tried_at;                  /* what it stood at before */
+    double rest, rest_next;           /* spans until the next try */
+    double share, settling_s;
+    pen__offload_span span; /* the present one */
+} pen__offload_watch;
+
+/* One more period; `share` is what was set in it. */
+void pen__offload_look(pen__offload_watch *watch, const pen_policy_state *state, double share);
+
+/* Is it time to plan?  Once for each span. */
+static inline bool pen__offload_is_due(pen__offload_watch *watch)
+{
+    const bool is_due = watch->is_due;
+    watch->is_due = false;
+    return is_due;
+}
+
+/* What is known after that.  False: not enough to plan with. */
+bool pen__offload_know(const pen__offload_watch *watch, const pen_policy_state *state,
+                       pen__offload_facts *out);
+
+#endif

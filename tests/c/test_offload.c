@@ -1,0 +1,387 @@
+/* test_offload.c - how much storage nodes should do: cases worked out by hand, properties, and
+ * jobs that are simulated. */
+#include "testing.h"
+
+#include <math.h>
+
+#include "policy/offload.h"
+
+/* 100 KB a sample over 1 MB/s; all that nodes could do saves 80 KB and takes 0.12 s. */
+static pen__offload_facts usual(void)
+{
+    pen__offload_facts f = {.device_s = 0.05,
+                            .client_s = 0.01,
+                            .is_slow = true,
+                            .raw_bytes = 100000,
+                            .bytes_per_s = 1e6,
+                            .storage_cores = INFINITY};
+    for (int i = 1; i < PEN__OFFLOAD_POINTS; i++) {
+        f.saved_bytes[i] = 10000 * i;
+        f.cpu_s[i] = 0.015 * i;
+    }
+    return f;
+}
+
+static void assert_near(double is, double wanted)
+{
+    if (!(fabs(is - wanted) < 1e-6))
+        fail_msg("%g instead of %g", is, wanted);
+}
+
+static void the_times_are_those_of_the_curve(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.storage_cores = 2;
+    const pen__offload_times t = pen__offload_times_at(&f, 0.5);
+    assert_near(t.net_s, 0.06);
+    assert_near(t.storage_s, 0.03);
+    assert_near(t.slowest_s, 0.06);
+    assert_near(pen__offload_times_at(&f, 0.3125).net_s, 0.075); /* between two points */
+    f.device_s = 0.2;
+    assert_near(pen__offload_times_at(&f, 0.5).slowest_s, 0.2);
+}
+
+static void it_ends_where_the_device_is_the_slowest(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    assert_near(pen__offload_plan(&f), 0.625); /* 0.1 - 0.08 s = 0.05 */
+    f.device_s = 0.01;
+    f.client_s = 0.05;
+    assert_near(pen__offload_plan(&f), 0.625);
+}
+
+static void it_ends_where_the_nodes_are_the_slowest(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.storage_cores = 1;
+    assert_near(pen__offload_plan(&f), 0.5); /* 0.1 - 0.08 s = 0.12 s */
+}
+
+static void it_ends_where_nothing_is_left(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.bytes_per_s = 1e5;
+    assert_near(pen__offload_plan(&f), 1);
+}
+
+static void a_job_that_does_not_wait_for_the_network_gets_nothing(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.device_s = 0.11;
+    assert_near(pen__offload_plan(&f), 0);
+    f = usual();
+    f.client_s = 0.1;
+    assert_near(pen__offload_plan(&f), 0);
+}
+
+static void nodes_without_processors_do_nothing(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.storage_cores = 0;
+    assert_near(pen__offload_plan(&f), 0);
+}
+
+static void where_nothing_can_be_saved_nothing_is_done(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    memset(f.saved_bytes, 0, sizeof f.saved_bytes);
+    assert_near(pen__offload_plan(&f), 0);
+}
+
+static void without_figures_there_is_no_plan(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.bytes_per_s = 0;
+    assert_true(isnan(pen__offload_plan(&f)));
+    assert_near(pen__offload_settle(&f, 0.3), 0.3);
+    f = usual();
+    f.raw_bytes = NAN;
+    assert_true(isnan(pen__offload_plan(&f)));
+    f = usual();
+    f.device_s = f.client_s = NAN; /* not known: as quick as can be */
+    assert_near(pen__offload_plan(&f), 1);
+}
+
+/* ---- properties ---- */
+
+static double draw(uint64_t *dice)
+{
+    *dice = *dice * 6364136223846793005u + 1442695040888963407u;
+    return (double)(*dice >> 40) / 16777216;
+}
+
+/* Any figures; each part of the curve is worth less than the one before. */
+static pen__offload_facts any(uint64_t *dice)
+{
+    pen__offload_facts f = {.device_s = 0.1 * draw(dice),
+                            .client_s = 0.1 * draw(dice),
+                            .is_slow = true,
+                            .raw_bytes = 1e5,
+                            .bytes_per_s = 1e5 * exp2(10 * draw(dice)),
+                            .storage_cores = exp2(8 * draw(dice) - 5)};
+    double worth = 1e9;
+    for (int i = 1; i < PEN__OFFLOAD_POINTS; i++) {
+        const double saved = 12000 * draw(dice);
+        worth *= 0.2 + 0.8 * draw(dice);
+        f.saved_bytes[i] = f.saved_bytes[i - 1] + saved;
+        f.cpu_s[i] = f.cpu_s[i - 1] + saved / worth;
+    }
+    return f;
+}
+
+static void no_other_share_would_be_quicker(void **state)
+{
+    (void)state;
+    uint64_t dice = 3;
+    for (int n = 0; n < 2000; n++) {
+        const pen__offload_facts f = any(&dice);
+        const double found = pen__offload_times_at(&f, pen__offload_plan(&f)).slowest_s;
+        for (int i = 0; i <= 100; i++)
+            assert_true(found <= pen__offload_times_at(&f, i / 100.0).slowest_s * 1.000001);
+    }
+}
+
+static void a_quicker_network_or_a_slower_device_never_asks_for_more(void **state)
+{
+    (void)state;
+    uint64_t dice = 4;
+    for (int n = 0; n < 2000; n++) {
+        pen__offload_facts f = any(&dice), g = f, h = f;
+        g.bytes_per_s *= 1 + draw(&dice);
+        h.device_s += 0.1 * draw(&dice);
+        const double share = pen__offload_plan(&f);
+        assert_true(pen__offload_plan(&g) <= share + 1e-9);
+        assert_true(pen__offload_plan(&h) <= share + 1e-9);
+    }
+}
+
+static void more_processors_there_never_do_less(void **state)
+{
+    (void)state;
+    uint64_t dice = 5;
+    for (int n = 0; n < 2000; n++) {
+        pen__offload_facts f = any(&dice), g = f;
+        g.storage_cores *= 1 + draw(&dice);
+        assert_true(pen__offload_plan(&g) >= pen__offload_plan(&f) - 1e-9);
+    }
+}
+
+/* ---- hysteresis ---- */
+
+static void a_plan_that_hardly_differs_changes_nothing(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    assert_near(pen__offload_settle(&f, 0.61), 0.61); /* 2 % slower than at 0.625 */
+    assert_near(pen__offload_settle(&f, 0.5), 0.625); /* 20 % */
+    assert_near(pen__offload_settle(&f, 0.66), 0.66);
+    assert_near(pen__offload_settle(&f, 0.8), 0.625); /* gives processors back */
+}
+
+static void a_network_that_is_hardly_the_slowest_does_not_begin(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.device_s = 0.097;
+    assert_near(pen__offload_settle(&f, 0), 0);
+    f.device_s = 0.09;
+    assert_near(pen__offload_settle(&f, 0), 0.125);
+    f.device_s = 0.11;
+    assert_near(pen__offload_settle(&f, 0.04), 0); /* not even a little is left */
+    f.device_s = 0.05;
+    f.is_slow = false; /* figures are what they are, and nobody waits */
+    assert_near(pen__offload_settle(&f, 0), 0);
+    assert_near(pen__offload_settle(&f, 0.5), 0.5);
+}
+
+/* ---- jobs ---- */
+
+typedef struct job {
+    pen__offload_facts truth;
+    pen__offload_watch watch;
+    double share;
+    uint64_t dice;
+    double noise;
+} job;
+
+/* What a loader would see of a period in which the slowest part sets the pace. */
+static pen_policy_state live(job *j)
+{
+    const pen__offload_facts *f = &j->truth;
+    const pen__offload_times t = pen__offload_times_at(f, j->share);
+    const double rate = 1 / t.slowest_s * (1 + j->noise * (draw(&j->dice) - 0.5));
+    pen_policy_state s;
+    memset(&s, 0xff, sizeof s); /* NaN */
+    s.period_s = 0.1;
+    s.away = 0;
+    s.cores = 4;
+    s.batch_samples = 1;
+    s.step_s = f->device_s;
+    s.decode_s = f->client_s * s.cores;
+    s.busy_cores = s.decode_s * rate;
+    s.wait_share = fmax(1 - rate * f->device_s, 0);
+    s.bytes_per_s = rate * t.net_s * f->bytes_per_s;
+    s.node_cores = rate * (t.storage_s > 0 ? t.storage_s * f->storage_cores : 0);
+    s.stored_bytes = f->raw_bytes;
+    char *fields = (char *)&s;
+    const size_t bytes = PEN_OFFLOAD_SLICES * sizeof(double);
+    memcpy(fields + offsetof(pen_policy_state, node_saves_1), f->saved_bytes + 1, bytes);
+    memcpy(fields + offsetof(pen_policy_state, node_takes_1), f->cpu_s + 1, bytes);
+    return s;
+}
+
+static void run_job(job *j, double seconds)
+{
+    for (int i = 0; i < (int)(seconds * 10); i++) {
+        const pen_policy_state s = live(j);
+        pen__offload_facts known;
+        pen__offload_look(&j->watch, &s, j->share);
+        if (j->watch.n_spans == 0)
+            j->share = 0;
+        else if (pen__offload_is_due(&j->watch) && pen__offload_know(&j->watch, &s, &known))
+            j->share = pen__offload_settle(&known, j->share);
+    }
+}
+
+static double loss(const job *j)
+{
+    const double best = pen__offload_times_at(&j->truth, pen__offload_plan(&j->truth)).slowest_s;
+    return pen__offload_times_at(&j->truth, j->share).slowest_s / best;
+}
+
+/* The mean over some seconds that follow. */
+static double mean_loss(job *j)
+{
+    double sum = 0;
+    for (int i = 0; i < 20; i++) {
+        run_job(j, 1);
+        sum += loss(j) / 20;
+    }
+    return sum;
+}
+
+static void any_job_comes_near_its_best(void **state)
+{
+    (void)state;
+    uint64_t dice = 11;
+    for (int n = 0; n < 300; n++) {
+        job j = {.truth = any(&dice), .dice = dice, .noise = 0.1};
+        run_job(&j, 40);
+        const double lost = mean_loss(&j);
+        if (lost > 1.1)
+            fail_msg("job %d: %.2f times its best time", n, lost);
+    }
+}
+
+static void a_job_that_waits_for_its_device_offloads_nothing(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .share = 1, .dice = 1, .noise = 0.1};
+    j.truth.device_s = 0.15;
+    run_job(&j, 30);
+    assert_near(j.share, 0);
+}
+
+static void a_plan_follows_the_world(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 2, .noise = 0.05};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 4;
+    run_job(&j, 30);
+    assert_true(j.share > 0.9);
+    j.truth.storage_cores = 0.4; /* another job came */
+    run_job(&j, 30);
+    assert_true(mean_loss(&j) < 1.15);
+    j.truth.storage_cores = 4; /* and went */
+    run_job(&j, 60);
+    assert_true(mean_loss(&j) < 1.15);
+    j.truth.bytes_per_s /= 4; /* the network has other users */
+    run_job(&j, 60);
+    assert_true(mean_loss(&j) < 1.15);
+    j.truth.bytes_per_s *= 40;
+    run_job(&j, 60);
+    assert_true(mean_loss(&j) < 1.15);
+}
+
+/* The policy that has this plan among others; only what nodes do is its to change here. */
+static double share_of_model(job *j, bool is_pinned)
+{
+    const pen_knob_policy *model = pen_policy_find("model");
+    pen_knob_info table[PEN_KNOB_COUNT];
+    pen_knobs knobs;
+    char reason[PEN_REASON_CAP];
+    void *memory = calloc(1, model->memory_bytes);
+    for (int i = 0; i < PEN_KNOB_COUNT; i++) {
+        table[i] = (pen_knob_info){.name = "knob", .min = 1, .max = 1};
+        knobs.value[i] = 1;
+    }
+    table[PEN_KNOB_OFFLOAD] =
+        (pen_knob_info){.name = "offload", .min = 0, .max = 1, .is_pinned = is_pinned};
+    for (int i = 0; i < 600; i++) {
+        const pen_policy_state s = live(j);
+        model->decide(memory, &s, table, &knobs, reason);
+        j->share = knobs.value[PEN_KNOB_OFFLOAD];
+    }
+    free(memory);
+    return j->share;
+}
+
+static void the_model_turns_the_knob(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .share = 1, .dice = 2, .noise = 0.05};
+    const double best = pen__offload_plan(&j.truth);
+    assert_true(fabs(share_of_model(&j, false) - best) < 0.1);
+    j.truth.device_s = 0.2;
+    assert_true(share_of_model(&j, false) == 0);
+    j.share = 1;
+    assert_true(share_of_model(&j, true) == 1);
+}
+
+static void periods_in_which_nobody_is_there_say_nothing(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 2};
+    run_job(&j, 10);
+    const pen__offload_watch before = j.watch;
+    pen_policy_state s = live(&j);
+    s.away = 1;
+    s.bytes_per_s = 1e12;
+    for (int i = 0; i < 100; i++)
+        pen__offload_look(&j.watch, &s, j.share);
+    assert_memory_equal(&before, &j.watch, sizeof before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_times_are_those_of_the_curve),
+        cmocka_unit_test(it_ends_where_the_device_is_the_slowest),
+        cmocka_unit_test(it_ends_where_the_nodes_are_the_slowest),
+        cmocka_unit_test(it_ends_where_nothing_is_left),
+        cmocka_unit_test(a_job_that_does_not_wait_for_the_network_gets_nothing),
+        cmocka_unit_test(nodes_without_processors_do_nothing),
+        cmocka_unit_test(where_nothing_can_be_saved_nothing_is_done),
+        cmocka_unit_test(without_figures_there_is_no_plan),
+        cmocka_unit_test(no_other_share_would_be_quicker),
+        cmocka_unit_test(a_quicker_network_or_a_slower_device_never_asks_for_more),
+        cmocka_unit_test(more_processors_there_never_do_less),
+        cmocka_unit_test(a_plan_that_hardly_differs_changes_nothing),
+        cmocka_unit_test(a_network_that_is_hardly_the_slowest_does_not_begin),
+        cmocka_unit_test(any_job_comes_near_its_best),
+        cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
+        cmocka_unit_test(a_plan_follows_the_world),
+        cmocka_unit_test(the_model_turns_the_knob),
+        cmocka_unit_test(periods_in_which_nobody_is_there_say_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
