@@ -154,9 +154,11 @@ static int explain(pen_error *err, int rc, size_t bytes, size_t extra, const pen
     return pen__fail(err, rc, -1, "%s", pen_error_message(rc));
 }
 
+/* Is it the stored file, packed or not, whose faults are the sample's own? */
 static bool is_own_file(const pen__carrier *c)
 {
-    return c->unpacking.parcel.form == PEN__FORM_RAW;
+    const pen__form form = c->unpacking.parcel.form;
+    return form == PEN__FORM_RAW || form == PEN__FORM_ZSTD || form == PEN__FORM_LZ4;
 }
 
 /* Header to plan. */
@@ -221,9 +223,10 @@ static int run_parcel(const pen__carry_env *env, pen__carrier *c, const pen_key 
     const int64_t t0 = pen__now_ns();
     int rc = pen__unpack_open(&c->unpacking, &c->coder, &scratch, err);
     times->decode += pen__now_ns() - t0;
-    if (rc == 0)
-        rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &c->unpacking.in, scratch, dst,
-                      times, err);
+    if (rc)
+        return blame_sender(rc, err);
+    rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &c->unpacking.in, scratch, dst,
+                  times, err);
     return is_own_file(c) ? rc : blame_sender(rc, err);
 }
 

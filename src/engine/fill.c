@@ -97,6 +97,11 @@ static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
     pen__slot where = slot_of(loader, batch, slot);
     uint8_t *dst = batch->data + (size_t)slot * batch->shape.bytes;
     pen__slab_map(batch, slot);
+    /* The batch cannot be delivered any more, and waiting for a lost server takes long. */
+    if (atomic_load(&batch->has_failed)) {
+        batch->mask[slot] = PEN__SLOT_BAD;
+        return;
+    }
     for (int attempt = 0;; attempt++) {
         pen_key key = key_of(loader, batch, &where, attempt);
         pen_error error = {.offset = -1, .sample = -1};
@@ -109,6 +114,8 @@ static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
         batch->mask[slot] = PEN__SLOT_BAD;
         if (rc == PEN_ECANCELED) /* the batch is about to be thrown away */
             return;
+        if (rc == PEN_EIO) /* other errors come again: the first in order is told */
+            atomic_store(&batch->has_failed, true);
         if (pen__slab_note_bad(batch, slot, attempt, key.sample, &error) != 0) {
             atomic_store(&batch->lost_a_fault, true);
             return;

@@ -182,6 +182,7 @@ pen_batch *pen__slab_get(pen__slab_pool *pool)
     if (batch) {
         atomic_store(&batch->refs, 1);
         atomic_store(&batch->lost_a_fault, false);
+        atomic_store(&batch->has_failed, false);
         batch->n_slots = batch->count = pool->plan.n_slots;
     }
     return batch;

@@ -51,6 +51,7 @@ struct pen_batch {
     bool is_handed_over;       /* to the user; guarded by the lock of the pool */
     pen__bad *bad;             /* guarded by the pool's lock while workers fill the slab */
     _Atomic bool lost_a_fault; /* there was no memory to note one */
+    _Atomic bool has_failed;   /* a sample could not be had: the batch is an error */
 };
 
 /* Bytes of one slab. */

@@ -120,9 +120,10 @@ static void give_up(pen__courier *c, pen__call *call, int64_t now)
     char tried[64] = "";
     if (call->n_tries > 0)
         snprintf(tried, sizeof tried, ", %d failed tries", call->n_tries);
-    const char *cause = *blamed->cause ? blamed->cause : call->err.text;
+    char cause[321]; /* a copy: the call's own text is about to be written */
+    snprintf(cause, sizeof cause, "%.320s", *blamed->cause ? blamed->cause : call->err.text);
     call->result =
-        pen__fail(&call->err, PEN_EIO, -1, "no answer from %s in %.1f s%s: %.320s", blamed->label,
+        pen__fail(&call->err, PEN_EIO, -1, "no answer from %s in %.1f s%s: %s", blamed->label,
                   (double)(now - call->asked_ns) / 1e9, tried, *cause ? cause : "it is too slow");
 }
 

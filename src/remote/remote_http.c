@@ -24,6 +24,8 @@ enum {
     MAX_TIMEOUT_S = 24 * 3600,
     MAX_STALL_S = 10,
     MAX_TOKEN = 4096,
+    MAX_COMPLAINT = 4096, /* bytes of an answer that is none; JSON takes many times as many */
+    LEAST_BYTES_PER_S = 100,
     BUFFER = 128 * 1024, /* what libcurl hands over at a time, at most */
     RETRY_AFTER_MAX_S = 60,
 };
@@ -195,7 +197,7 @@ void pen__http_explain(CURL *easy, CURLcode code, const char *reason, char *dst,
 
 void pen__http_explain_status(long status, const char *body, size_t len, char *dst, size_t dst_cap)
 {
-    json_t *root = body ? json_loadb(body, len, 0, NULL) : NULL;
+    json_t *root = body && len <= MAX_COMPLAINT ? json_loadb(body, len, 0, NULL) : NULL;
     const char *says = json_string_value(json_object_get(root, "error"));
     pen__shown shown;
     if (status == 401 || status == 403)
@@ -221,6 +223,7 @@ int64_t pen__http_retry_after(CURL *easy)
 
 typedef struct getting {
     const pen__http *http;
+    CURL *easy;
     const pen_dataset_opts *opts;
     int64_t done, total;
     int64_t moved_at; /* when a byte came last */
@@ -231,11 +234,22 @@ typedef struct getting {
     bool is_stalled;
 } getting;
 
+/* What is no answer may only complain. */
+static void limit_complaint(getting *g)
+{
+    long status = 0;
+    curl_easy_getinfo(g->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status != 200 && g->max_bytes > MAX_COMPLAINT)
+        g->max_bytes = MAX_COMPLAINT;
+}
+
 static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
 {
     (void)one;
     getting *g = ctx;
     pen__text *body = g->body;
+    if (body->len == 0)
+        limit_complaint(g);
     if (n > g->max_bytes - body->len) {
         g->answer->is_too_long = true;
         return 0;
@@ -317,7 +331,8 @@ int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max
     char reason[CURL_ERROR_SIZE];
     *answer = (pen__http_answer){.again_ns = -1};
     body->len = 0;
-    getting g = {.http = http, .opts = opts, .done = done, .total = total, .body = body};
+    getting g = {.http = http, .easy = easy, .opts = opts, .done = done, .total = total};
+    g.body = body;
     g.max_bytes = max_bytes;
     g.moved_at = pen__now_ns();
     g.answer = answer;
@@ -329,6 +344,9 @@ int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max
         curl_easy_setopt(easy, CURLOPT_WRITEDATA, &g) != CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, watch) != CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &g) != CURLE_OK ||
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, (long)LEAST_BYTES_PER_S) != CURLE_OK ||
+        curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, 1 + (long)(http->stall_ns / second_ns)) !=
+            CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L) != CURLE_OK)
         return PEN_ENOMEM;
     CURLcode code = perform_without_sigpipe(easy);

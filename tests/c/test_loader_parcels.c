@@ -20,6 +20,7 @@ static struct {
     uint64_t dice;
     _Atomic int n_calls[PICTURES], n_of_form[PEN__FORM_COUNT];
     _Atomic int64_t n_bytes;
+    _Atomic int n_failed;
     bool fails_at_times, fails_always, flips, hangs;
     int forms; /* -1: any, by chance; -2: what is asked for */
     _Atomic int n_of_mask[PEN__FORMS_ALL + 1];
@@ -59,7 +60,9 @@ static int64_t fetch(const pen_dataset *from, const pen__wanted *wanted, uint8_t
     if (node.hangs)
         return PEN_ECANCELED;
     /* Who tries again is served. */
-    if (node.fails_always || (node.fails_at_times && node.n_calls[id]++ % 5 == 0))
+    const bool fails = node.fails_always || (node.fails_at_times && node.n_calls[id]++ % 5 == 0);
+    node.n_failed += fails;
+    if (fails)
         return pen__fail(err, PEN_EIO, -1, "the line is dead");
     assert_true(dst_cap >= pen__parcel_bound(wanted->pipe, (size_t)len));
     uint8_t *file = malloc((size_t)len + 1);
@@ -388,6 +391,22 @@ static void a_dead_line_is_an_error_that_names_the_sample(void **state)
     assert_non_null(strstr(err.text, "class"));
 }
 
+/* A source that has waited for a lost server as long as it may is not asked to do so again for
+ * each sample of a batch that is lost already. */
+static void a_batch_waits_for_a_dead_line_once(void **state)
+{
+    (void)state;
+    use_parcels(true);
+    fetching.is_patient = true;
+    node.fails_always = true;
+    node.n_failed = 0;
+    pen_loader_opts o = options(1);
+    o.ready_batches = 2;
+    pen_error err;
+    assert_int_equal(code_of_epoch(&o, &err), PEN_EIO);
+    assert_in_range(node.n_failed, 1, 2);
+}
+
 static void a_wrong_parcel_is_nothing_to_skip_a_sample_for(void **state)
 {
     (void)state;
@@ -423,6 +442,45 @@ static void bad_files_are_replaced_as_if_they_were_here(void **state)
         pen_loader_free(loader);
     }
     assert_true(hashes[0] == hashes[1]);
+}
+
+/* The file's beginning behind a long remark, in as many bytes: it packs well, and ends too soon. */
+static void cut_short_behind_a_remark(const char *path)
+{
+    enum { REMARK = 1202 };
+    uint8_t bytes[1 << 14];
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    const size_t len = fread(bytes, 1, sizeof bytes, file);
+    assert_true(len > 2 * REMARK && len < sizeof bytes);
+    memmove(bytes + 4 + REMARK, bytes + 2, len - 4 - REMARK);
+    memcpy(bytes + 2, (uint8_t[]){0xFF, 0xFE, REMARK >> 8, REMARK & 255}, 4);
+    memset(bytes + 6, 0, REMARK - 2);
+    rewind(file);
+    assert_int_equal(fwrite(bytes, 1, len, file), len);
+    fclose(file);
+}
+
+static void damaged_files_that_come_packed_are_the_samples_fault(void **state)
+{
+    (void)state;
+    static const int forms[] = {1 << PEN__FORM_RAW, 1 << PEN__FORM_ZSTD, 1 << PEN__FORM_LZ4, -1};
+    char path[128];
+    snprintf(path, sizeof path, "%s/class0/0006.jpg", dir);
+    cut_short_behind_a_remark(path);
+    pen_loader_opts o = options(2);
+    pen_error err;
+    int want = 0;
+    use_parcels(false);
+    for (o.seed = 0; !pen_error_is_data(want) && o.seed < 50; o.seed += !pen_error_is_data(want))
+        want = code_of_epoch(&o, &err); /* until a crop reaches into what is missing */
+    assert_true(pen_error_is_data(want));
+    use_parcels(true);
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        node.forms = forms[i];
+        assert_int_equal(code_of_epoch(&o, &err), want);
+    }
+    assert_true(node.n_of_form[PEN__FORM_ZSTD] > 0 && node.n_of_form[PEN__FORM_LZ4] > 0);
 }
 
 static void closing_does_not_wait_for_a_node_that_hangs(void **state)
@@ -487,6 +545,8 @@ int main(void)
         TEST(a_dead_line_is_an_error_that_names_the_sample),
         TEST(a_wrong_parcel_is_nothing_to_skip_a_sample_for),
         TEST(bad_files_are_replaced_as_if_they_were_here),
+        TEST(a_batch_waits_for_a_dead_line_once),
+        TEST(damaged_files_that_come_packed_are_the_samples_fault),
         TEST(closing_does_not_wait_for_a_node_that_hangs),
         TEST(failed_allocations_end_in_an_error_or_the_same_stream),
     };
