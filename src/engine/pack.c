@@ -53,13 +53,13 @@ typedef struct packing {
     pen__parcel best;
 } packing;
 
-int pen__packer_create(pen__packer **out)
+int pen__packer_create(pen__packer **out, const atomic_bool *cancel)
 {
     *out = NULL;
     pen__packer *packer = pen__calloc(1, sizeof *packer);
     if (!packer)
         return PEN_ENOMEM;
-    if (pen__decoder_create(&packer->dec, NULL) || pen__jpeg_cutter_create(&packer->cutter) ||
+    if (pen__decoder_create(&packer->dec, cancel) || pen__jpeg_cutter_create(&packer->cutter) ||
         pen__bytes_coder_create(&packer->coder)) {
         pen__packer_free(packer);
         return PEN_ENOMEM;
@@ -217,6 +217,21 @@ static pen__input input_of(const packing *job, pen_image_info *cut_info)
     return in;
 }
 
+/* Would it take more than a second or so?  A line may blur huge images with huge kernels: that is
+ * for whoever wants it. */
+static bool is_endless(const pen__plan *plan)
+{
+    const double most = 1e10, a_step = 16;
+    double work = 0;
+    for (int i = 0; i < plan->n_steps; i++) {
+        const pen__step *step = &plan->steps[i];
+        const double kernel = (double)step->blur.kernel_w * step->blur.kernel_h;
+        work += (double)plan->needs.image_bytes *
+                (step->action == PEN__ACT_BLUR && kernel > a_step ? kernel : a_step);
+    }
+    return work > most;
+}
+
 /* Run the line up to the cut; the image is at the front of the scratch memory, in which `spare`
  * bytes are left for others: *rest. */
 static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out, uint8_t **rest)
@@ -227,7 +242,7 @@ static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out, ui
     pen__plan_keep(plan, -1, cut);
     const pen__input in = input_of(job, &cut_info);
     uint8_t *scratch = scratch_of(packer, plan->scratch_bytes + spare);
-    if (!scratch || pen__decode_memory(in.info, in.window) > MAX_BYTES)
+    if (!scratch || pen__decode_memory(in.info, in.window) > MAX_BYTES || is_endless(plan))
         return false;
     *rest = scratch + plan->scratch_bytes;
     if (in.src == job->src && job->n_marks > 0)

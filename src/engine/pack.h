@@ -2,13 +2,16 @@
 #ifndef PEN_ENGINE_PACK_H
 #define PEN_ENGINE_PACK_H
 
+#include <stdatomic.h>
+
 #include "engine/parcel.h"
 
 /* One thread's tools. */
 typedef struct pen__packer pen__packer;
 
 /* 0 or PEN_ENOMEM. */
-int pen__packer_create(pen__packer **out);
+/* `cancel`, may be NULL: once it is true, what is under way ends soon, and travels raw. */
+int pen__packer_create(pen__packer **out, const atomic_bool *cancel);
 void pen__packer_free(pen__packer *packer);
 
 /* What is wanted. */

@@ -360,6 +360,7 @@ void pen_node_stop(pen_node *node, double grace_s)
     if (is_up && grace_s > 0)
         wait_for_quiet(node, grace_s);
     node->is_closing = true;
+    atomic_store(&node->is_ended, true);
     if (is_up)
         resume_all(node);
     pthread_cond_broadcast(&node->work);

@@ -223,6 +223,7 @@ struct pen_node {
     pthread_cond_t work, quiet, tick; /* for threads; for who stops it; for the watcher */
     bool is_stopping;                 /* no new requests */
     bool is_closing;                  /* no more work; see the rules above */
+    atomic_bool is_ended;             /* the same, for samples under way */
     pen__exchange *exchanges, *jobs, **last_job;
     pen__peer *peers;
     int n_exchanges, n_heavy, n_peers, n_waiting_items;

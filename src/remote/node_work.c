@@ -154,7 +154,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
 {
     const pen__exchange *x = t->exchange;
     const pen__node_item *item = &x->order->items[t->item];
-    const pen__pack_order order = {
+    pen__pack_order order = {
         .pipe = t->may_pack ? x->pipe : NULL,
         .key = {.seed = x->order->seed,
                 .sample = item->id + x->order->base,
@@ -163,17 +163,24 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
         .max_cut = item->max_cut,
         .forms = item->forms,
     };
-    const size_t cap = pen__parcel_bound(order.pipe, (size_t)len);
+    /* Pixels that outgrow the file and what a request may have in memory are not made. */
+    size_t cap = pen__parcel_bound(order.pipe, (size_t)len);
+    if (cap > pen__parcel_bound(NULL, (size_t)len) && (int64_t)cap > w->node->opts.buffer_bytes) {
+        order.pipe = NULL;
+        cap = pen__parcel_bound(NULL, (size_t)len);
+    }
     if (pen__bytes_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     size_t n_marks = 0;
     if (order.pipe && x->served->marks && w->marks.data)
         n_marks = pen__sidecar_get(x->served->marks, item->id, w->marks.data, w->marks.cap);
-    const int ticket = pen__gate_enter(&w->node->cpu_gate);
+    /* Stored files take no part in the queue for processors. */
+    const int ticket = order.pipe ? pen__gate_enter(&w->node->cpu_gate) : 0;
     const int64_t n =
         pen__pack(w->packer, &order, w->file.data, (size_t)len, n_marks ? w->marks.data : NULL,
                   n_marks, w->frame.data + PEN__FRAME_HEAD_BYTES, cap, NULL, err);
-    pen__gate_leave(&w->node->cpu_gate, ticket);
+    if (order.pipe)
+        pen__gate_leave(&w->node->cpu_gate, ticket);
     return n;
 }
 
@@ -268,7 +275,7 @@ void pen__work_run(void *ctx, int index)
     (void)index;
     worker w = {.node = ctx};
     pen_node *node = ctx;
-    const bool is_able = pen__packer_create(&w.packer) == 0;
+    const bool is_able = pen__packer_create(&w.packer, &node->is_ended) == 0;
     pen__bytes_reserve(&w.marks, PEN__SIDECAR_MAX_BLOCK); /* does without */
     pthread_mutex_lock(&node->lock);
     for (task t; is_able && !node->is_closing;)

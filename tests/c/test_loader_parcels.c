@@ -99,7 +99,7 @@ static int set_up(void **state)
         node.n_of_form[i] = 0;
     for (uint32_t i = 0; i <= PEN__FORMS_ALL; i++)
         node.n_of_mask[i] = 0;
-    return pen__packer_create(&node.packer) || make_world(state);
+    return pen__packer_create(&node.packer, NULL) || make_world(state);
 }
 
 static int tear_down(void **state)
@@ -509,7 +509,7 @@ static void failed_allocations_end_in_an_error_or_the_same_stream(void **state)
         pen_batch *batch;
         uint64_t hash = 0;
         pen__packer_free(node.packer); /* so that it is at the same point each time */
-        assert_int_equal(pen__packer_create(&node.packer), 0);
+        assert_int_equal(pen__packer_create(&node.packer, NULL), 0);
         node.dice = 0;
         pen__mem_fail_at(n);
         int rc = pen_loader_create(&loader, ds, pipe_, &o, NULL);
@@ -522,7 +522,7 @@ static void failed_allocations_end_in_an_error_or_the_same_stream(void **state)
         pen_loader_free(loader);
     }
     pen__packer_free(node.packer);
-    assert_int_equal(pen__packer_create(&node.packer), 0);
+    assert_int_equal(pen__packer_create(&node.packer, NULL), 0);
     assert_in_range(pen__mem_live(), live - 4, live);
 }
 

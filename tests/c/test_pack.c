@@ -55,7 +55,7 @@ static void every_form_and_cut_arrives_as_the_same_tensor(void **state)
     (void)state;
     pen__packer *packer;
     int n_of_form[PEN__FORM_COUNT] = {0};
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     for (int line = 0; line < N_LINES; line++)
         for (int which = 0; which < N_FILES; which++) {
             pen_pipeline *pipe = pipeline_of(line);
@@ -91,7 +91,7 @@ static void the_smallest_allowed_form_is_taken(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0);
     for (int which = 0; which < N_FILES; which++)
         for (int n = 0; n < 8; n++) {
@@ -121,7 +121,7 @@ static void only_what_is_allowed_is_sent(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0);
     file f = file_of(4, W, H);
     pen__pack_order order = {.pipe = pipe, .forms = 1U << PEN__FORM_PIXELS, .max_cut = 0};
@@ -154,7 +154,7 @@ static void marks_change_no_parcel(void **state)
     (void)state;
     pen__packer *packer;
     pen__decoder *dec;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     assert_int_equal(pen__decoder_create(&dec, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0);
     int n_marked = 0;
@@ -192,7 +192,7 @@ static void faults_are_found_where_they_would_be_without_parcels(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0);
     const size_t bytes = pen_pipeline_shape(pipe).bytes;
     uint8_t *want = malloc(bytes), *got = malloc(bytes);
@@ -231,7 +231,7 @@ static void damaged_parcels_do_no_harm(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0);
     const pen_key key = {1, 1, 1, 0};
     uint8_t *dst = malloc(pen_pipeline_shape(pipe).bytes);
@@ -267,7 +267,7 @@ static void parcels_of_another_sample_are_refused(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0), *other = pipeline_of(1);
     pen_key key = {1, 1, 1, 0};
     uint8_t *dst = malloc(pen_pipeline_shape(other).bytes);
@@ -299,7 +299,7 @@ static void without_memory_the_file_travels_raw(void **state)
         for (int n = 1; n < 30; n++) {
             pen__packer *packer = NULL;
             pen__mem_fail_at(n);
-            int rc = pen__packer_create(&packer);
+            int rc = pen__packer_create(&packer, NULL);
             file parcel = rc == 0 ? parcel_in_form(packer, pipe, form, f) : (file){0};
             pen__mem_fail_at(0);
             assert_true(rc == 0 || (rc == PEN_ENOMEM && !packer));
@@ -320,7 +320,7 @@ static void unpacking_without_memory_says_so(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen_pipeline *pipe = pipeline_of(0);
     const pen_key key = {1, 1, 1, 0};
     uint8_t *dst = malloc(pen_pipeline_shape(pipe).bytes);
@@ -343,11 +343,40 @@ static void unpacking_without_memory_says_so(void **state)
     pen__packer_free(packer);
 }
 
+/* Minutes for one sample: whoever wants it may do that. */
+static void what_would_take_for_ever_travels_raw(void **state)
+{
+    (void)state;
+    pen__packer *packer;
+    pen_pipeline *pipe[2];
+    pen_error err;
+    for (int i = 0; i < 2; i++) {
+        const int side = i ? 64 : 2000, kernel = i ? 5 : 511;
+        const pen_op ops[] = {pen_op_resize(side), pen_op_center_crop(side, side),
+                              pen_op_gaussian_blur(kernel, kernel)};
+        assert_int_equal(
+            pen_pipeline_create(&pipe[i], ops, 3, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, &err), 0);
+    }
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
+    file f = file_of(0, W, H);
+    for (int i = 0; i < 2; i++) {
+        const pen__pack_order order = {.pipe = pipe[i],
+                                       .max_cut = 4,
+                                       .forms = 1U << PEN__FORM_PIXELS | PEN__FORMS_AT_FURTHEST};
+        file parcel = pack(packer, &order, f);
+        assert_int_equal(form_of(parcel), i ? PEN__FORM_PIXELS : PEN__FORM_RAW);
+        free(parcel.data);
+        pen_pipeline_unref(pipe[i]);
+    }
+    free(f.data);
+    pen__packer_free(packer);
+}
+
 static void too_little_room_is_said(void **state)
 {
     (void)state;
     pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer), 0);
+    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     pen__pack_order order = {.forms = PEN__FORMS_ALL};
     uint8_t src[10] = {0}, dst[PEN__PARCEL_HEAD + 10];
     pen__pack_cost cost = {-1};
@@ -372,6 +401,7 @@ int main(void)
         cmocka_unit_test(parcels_of_another_sample_are_refused),
         cmocka_unit_test(without_memory_the_file_travels_raw),
         cmocka_unit_test(unpacking_without_memory_says_so),
+        cmocka_unit_test(what_would_take_for_ever_travels_raw),
         cmocka_unit_test(too_little_room_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
