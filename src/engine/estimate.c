@@ -101,16 +101,25 @@ static pen__weight weigh_pixels(const pen__plan *plan, const pen_image_info *inf
     return (pen__weight){cut_bytes(&plan->cuts[place]), cpu_s};
 }
 
-/* Where there is a cut, it was tried before and is what is decoded. */
-static pen__weight weigh_coded(const pen__weight *pixels, const pen__weight *cut,
-                               const pen__plan *plan, const pen_image_info *info, double len)
+static pen__weight weigh_coded(const pen__weight *pixels, const pen_image_info *info, double len)
 {
-    double cpu_s = pixels->cpu_s + code_byte_s * pixels->bytes;
-    if (!isinf(cut->bytes))
-        cpu_s += cut->cpu_s + decode_s * (cut->bytes - bytes_to(info, plan->window, len));
     const double detail = len / pixels_of(info->width, info->height);
     const double ratio = fmin(fmax(coded_base + coded_slope * detail, coded_least), coded_most);
-    return (pen__weight){pixels->bytes * ratio, cpu_s};
+    return (pen__weight){pixels->bytes * ratio, pixels->cpu_s + code_byte_s * pixels->bytes};
+}
+
+/* The cut first, then pixels that are decoded from it and coded.  The smaller of what is expected
+ * is surpassed a little by the smaller of what is found. */
+static pen__weight weigh_both(const pen__estimate *e, const pen__plan *plan,
+                              const pen_image_info *info, double len)
+{
+    const double surpassed = 0.98;
+    const pen__weight *cut = &e->of[PEN__FORM_JPEG_CUT], *coded = &e->of[PEN__FORM_PIXELS_CODED];
+    if (isinf(cut->bytes) || isinf(coded->bytes))
+        return (pen__weight){INFINITY, INFINITY};
+    return (pen__weight){surpassed * fmin(cut->bytes, coded->bytes),
+                         cut->cpu_s + coded->cpu_s +
+                             decode_s * (cut->bytes - bytes_to(info, plan->window, len))};
 }
 
 static double corrected(double value, double ratio)
@@ -124,17 +133,19 @@ void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_i
 {
     for (int i = 0; i < PEN__FORM_COUNT; i++)
         out->of[i] = (pen__weight){INFINITY, INFINITY};
-    const pen__weight cut = weigh_cut(plan, info, (double)len);
-    out->of[PEN__FORM_JPEG_CUT] = cut;
+    out->of[PEN__FORM_JPEG_CUT] = weigh_cut(plan, info, (double)len);
     const pen__weight pixels =
         weigh_pixels(plan, info, (double)len, find_place(plan, max_cut, is_furthest));
     out->of[PEN__FORM_PIXELS] = pixels;
     if (!isinf(pixels.bytes))
-        out->of[PEN__FORM_PIXELS_CODED] = weigh_coded(&pixels, &cut, plan, info, (double)len);
+        out->of[PEN__FORM_PIXELS_CODED] = weigh_coded(&pixels, info, (double)len);
+    const double both_s = weigh_both(out, plan, info, (double)len).cpu_s;
     for (int i = 0; i < PEN__FORM_COUNT; i++) {
         out->of[i].bytes = corrected(out->of[i].bytes, corrections->bytes[i]);
         out->of[i].cpu_s = corrected(out->of[i].cpu_s, corrections->cpu[i]);
     }
+    out->both = weigh_both(out, plan, info, (double)len);
+    out->both.cpu_s = corrected(both_s, corrections->both_cpu);
     /* known, not estimated */
     out->of[PEN__FORM_RAW] = (pen__weight){(double)len, 0};
     out->of[PEN__FORM_PIXELS].bytes = pixels.bytes;
@@ -160,6 +171,12 @@ void pen__estimate_learn_bytes(pen__corrections *corrections, const pen__estimat
         follow(&corrections->bytes[form], estimate->of[form].bytes, bytes);
 }
 
+static bool tries_both(const pen__estimate *estimate, uint32_t forms)
+{
+    const uint32_t both = 1U << PEN__FORM_JPEG_CUT | 1U << PEN__FORM_PIXELS_CODED;
+    return (forms & both) == both && !isinf(estimate->both.bytes);
+}
+
 static int find_dearest(const pen__estimate *estimate, uint32_t forms)
 {
     int dearest = PEN__FORM_RAW;
@@ -173,14 +190,17 @@ static int find_dearest(const pen__estimate *estimate, uint32_t forms)
 
 double pen__estimate_cost(const pen__estimate *estimate, uint32_t forms)
 {
-    return estimate->of[find_dearest(estimate, forms)].cpu_s;
+    return tries_both(estimate, forms) ? estimate->both.cpu_s
+                                       : estimate->of[find_dearest(estimate, forms)].cpu_s;
 }
 
 void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate *estimate,
                              uint32_t forms, double cpu_s)
 {
     const int dearest = find_dearest(estimate, forms);
-    if (dearest != PEN__FORM_RAW)
+    if (tries_both(estimate, forms))
+        follow(&corrections->both_cpu, estimate->both.cpu_s, cpu_s);
+    else if (dearest != PEN__FORM_RAW)
         follow(&corrections->cpu[dearest], estimate->of[dearest].cpu_s, cpu_s);
 }
 
@@ -191,21 +211,32 @@ typedef struct point {
     uint32_t forms;
 } point;
 
-/* Where one is if everything up to `form` is allowed; the dearer is tried after the cheaper. */
+static void add(point *points, int *n, const pen__weight *w, uint32_t forms)
+{
+    if (isinf(w->bytes))
+        return;
+    int at = (*n)++;
+    for (; at > 0 && points[at - 1].cpu_s > w->cpu_s; at--) /* the cheapest first */
+        points[at] = points[at - 1];
+    points[at] = (point){w->bytes, w->cpu_s, forms};
+}
+
+/* Where one may go from the file.  Each form is asked for alone, as trying costs as well. */
 static int gather(const pen__estimate *e, uint32_t forms, point out[PEN__MAX_OFFERS])
 {
-    static const pen__form in_turn[] = {PEN__FORM_JPEG_CUT, PEN__FORM_PIXELS,
-                                        PEN__FORM_PIXELS_CODED};
-    uint32_t mask = 1U << PEN__FORM_RAW | (forms & ~PEN__FORMS_ALL);
+    const uint32_t file = 1U << PEN__FORM_RAW | (forms & ~PEN__FORMS_ALL);
+    const uint32_t cut = forms & 1U << PEN__FORM_JPEG_CUT;
+    const uint32_t pixels = forms & 1U << PEN__FORM_PIXELS;
+    const uint32_t coded = forms & 1U << PEN__FORM_PIXELS_CODED;
     int n = 0;
-    for (int i = 0; i < PEN__MAX_OFFERS; i++) {
-        const pen__weight *w = &e->of[in_turn[i]];
-        mask |= forms & 1U << in_turn[i];
-        if ((forms >> in_turn[i] & 1) && !isinf(w->bytes))
-            out[n++] = (point){w->bytes, w->cpu_s, mask};
-    }
-    if (n > 0) /* what is left is tried by who tries all */
-        out[n - 1].forms |= forms;
+    if (cut)
+        add(out, &n, &e->of[PEN__FORM_JPEG_CUT], file | cut);
+    if (pixels)
+        add(out, &n, &e->of[PEN__FORM_PIXELS], file | pixels);
+    if (coded)
+        add(out, &n, &e->of[PEN__FORM_PIXELS_CODED], file | pixels | coded);
+    if (cut && coded)
+        add(out, &n, &e->both, forms);
     return n;
 }
 

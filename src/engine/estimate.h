@@ -18,12 +18,14 @@ typedef struct pen__weight {
 } pen__weight;
 
 typedef struct pen__estimate {
-    pen__weight of[PEN__FORM_COUNT];
+    pen__weight of[PEN__FORM_COUNT]; /* each alone: pixels are decoded from the file */
+    pen__weight both;                /* the cut or coded pixels, whichever is found to be smaller */
 } pen__estimate;
 
 /* What came over what was expected, by form; zero-initialise: nothing came yet. */
 typedef struct pen__corrections {
     double bytes[PEN__FORM_COUNT], cpu[PEN__FORM_COUNT];
+    double both_cpu;
 } pen__corrections;
 
 /* `max_cut` as in pen__pack_order, `is_furthest` for pixels there and not where they are fewest. */
@@ -32,7 +34,7 @@ void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_i
                           const pen__corrections *corrections);
 
 /* What it takes a node to find the smallest of `forms`: as much as the dearest, which is tried
- * whatever wins. */
+ * whatever wins; where both are allowed, pixels are decoded from the cut. */
 double pen__estimate_cost(const pen__estimate *estimate, uint32_t forms);
 
 /* A sample came with so many bytes in `form`, and the estimate said something else. */
@@ -44,16 +46,16 @@ void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate 
 
 /* A step that a storage node may go further with a sample than without it. */
 typedef struct pen__offer {
-    uint32_t forms;     /* what may be sent then: this mask and all before it */
+    uint32_t forms;     /* what may be sent then, instead of what the step before allows */
     double saved_bytes; /* by this step alone */
     double cpu_s;       /* the same; the worth of an offer is the one over the other */
 } pen__offer;
 
-enum { PEN__MAX_OFFERS = 3 };
+enum { PEN__MAX_OFFERS = 4 };
 
-/* The steps from the file to the smallest of `forms`, each worth less than the one before: what
- * is below the line from a cheaper form to a dearer one is left out.  Returns how many, 0 if
- * nothing would be smaller than the file. */
+/* The steps from the file to the smallest of `forms`, each dearer and worth less than the one
+ * before; what is not worth more than a mixture of its neighbours is left out.  The last one lets
+ * the node try all forms.  Returns how many, 0 if nothing would be smaller than the file. */
 int pen__estimate_offers(const pen__estimate *estimate, uint32_t forms,
                          pen__offer out[PEN__MAX_OFFERS]);
 

@@ -141,11 +141,12 @@ static void the_best_steps_go_first(void **state)
         const pen__foreseen f = choose(i, len);
         pen__offer offers[PEN__MAX_OFFERS];
         const int n = pen__estimate_offers(&f.estimate, PEN__FORMS_ALL, offers);
+        bool is_allowed = !is_raw(f.choice); /* up to the step that was taken */
         for (int k = 0; k < n; k++) {
             const double worth = pen__offer_worth(&offers[k]) / threshold;
-            const bool is_allowed = (f.choice.forms & offers[k].forms) == offers[k].forms;
             taken = is_allowed && worth < taken ? worth : taken;
             left = !is_allowed && worth > left ? worth : left;
+            is_allowed = is_allowed && f.choice.forms != offers[k].forms;
         }
     }
     assert_true(left > 0 && taken < INFINITY);
@@ -215,7 +216,8 @@ static void gains_are_those_of_recent_samples(void **state)
         choose(i, 300000);
     assert_true(fabs(pen__allow_raw_bytes(&allow) - 300000) < 1);
     const pen__gain half = pen__allow_gain(&allow, 0.5), all = pen__allow_gain(&allow, 1);
-    assert_true(half.saved_bytes > all.saved_bytes / 2 && half.cpu_s < all.cpu_s / 2);
+    assert_true(half.saved_bytes < all.saved_bytes && half.cpu_s < all.cpu_s);
+    assert_true(half.saved_bytes / half.cpu_s > all.saved_bytes / all.cpu_s);
     assert_true(all.saved_bytes < 300000);
     pen__allow_fini(&allow);
 }

@@ -33,7 +33,7 @@ static pen__plan plan_of(pen__rect window)
 static pen__estimate estimate_of(pen_image_info info, pen__rect window, size_t len)
 {
     const pen__plan plan = plan_of(window);
-    const pen__corrections none = {{0}, {0}};
+    const pen__corrections none = {{0}, {0}, 0};
     pen__estimate e;
     pen__estimate_sample(&e, &plan, &info, len, 9, false, &none);
     return e;
@@ -78,7 +78,7 @@ static void pixels_are_those_at_the_place_the_node_would_take(void **state)
 {
     (void)state;
     const pen__plan plan = plan_of(all_of_it);
-    const pen__corrections none = {{0}, {0}};
+    const pen__corrections none = {{0}, {0}, 0};
     const pen_image_info info = photo();
     pen__estimate e;
     pen__estimate_sample(&e, &plan, &info, 500000, 1, false, &none);
@@ -117,7 +117,7 @@ static void what_comes_is_what_is_expected_before_long(void **state)
     (void)state;
     const pen__plan plan = plan_of(a_corner);
     const pen_image_info info = photo();
-    pen__corrections c = {{0}, {0}};
+    pen__corrections c = {{0}, {0}, 0};
     pen__estimate e;
     for (int i = 0; i < 500; i++) {
         pen__estimate_sample(&e, &plan, &info, 500000, 9, false, &c);
@@ -138,7 +138,7 @@ static void nonsense_does_not_spoil_the_figures(void **state)
     const pen_image_info info = photo();
     const double wild[] = {0, 1e300, INFINITY, NAN, -1};
     for (int i = 0; i < 5; i++) {
-        pen__corrections c = {{0}, {0}};
+        pen__corrections c = {{0}, {0}, 0};
         pen__estimate e, first = estimate_of(info, a_corner, 500000);
         for (int n = 0; n < 1000; n++) {
             pen__estimate_sample(&e, &plan, &info, 500000, 9, false, &c);
@@ -162,6 +162,7 @@ static pen__estimate three(double cut, double cut_s, double pixels, double pixel
     e.of[PEN__FORM_JPEG_CUT] = (pen__weight){cut, cut_s};
     e.of[PEN__FORM_PIXELS] = (pen__weight){pixels, pixels_s};
     e.of[PEN__FORM_PIXELS_CODED] = (pen__weight){coded, coded_s};
+    e.both = (pen__weight){0.98 * fmin(cut, coded), cut_s + coded_s};
     return e;
 }
 
@@ -170,11 +171,14 @@ static void a_small_step_is_offered_before_a_large_one(void **state)
     (void)state;
     pen__offer o[PEN__MAX_OFFERS];
     pen__estimate e = three(45000, 0.0005, 150528, 0.0006, 30000, 0.002);
-    assert_int_equal(pen__estimate_offers(&e, PEN__FORMS_ALL, o), 2);
+    assert_int_equal(pen__estimate_offers(&e, PEN__FORMS_ALL, o), 3);
     assert_int_equal(o[0].forms, 1 << PEN__FORM_RAW | 1 << PEN__FORM_JPEG_CUT);
     assert_true(o[0].saved_bytes == 55000 && o[0].cpu_s == 0.0005);
-    assert_int_equal(o[1].forms, PEN__FORMS_ALL);
+    assert_int_equal(o[1].forms,
+                     1 << PEN__FORM_RAW | 1 << PEN__FORM_PIXELS | 1 << PEN__FORM_PIXELS_CODED);
     assert_true(o[1].saved_bytes == 15000 && fabs(o[1].cpu_s - 0.0015) < 1e-12);
+    assert_int_equal(o[2].forms, PEN__FORMS_ALL); /* whatever is smaller in the end */
+    assert_true(o[2].saved_bytes == 600 && fabs(o[2].cpu_s - 0.0005) < 1e-12);
 }
 
 static void a_step_that_pays_less_than_the_next_is_no_offer(void **state)
@@ -182,9 +186,11 @@ static void a_step_that_pays_less_than_the_next_is_no_offer(void **state)
     (void)state;
     pen__offer o[PEN__MAX_OFFERS];
     pen__estimate e = three(90000, 0.001, 80000, 0.0011, 10000, 0.002);
-    assert_int_equal(pen__estimate_offers(&e, PEN__FORMS_ALL, o), 1);
-    assert_int_equal(o[0].forms, PEN__FORMS_ALL);
+    assert_int_equal(pen__estimate_offers(&e, PEN__FORMS_ALL, o), 2);
+    assert_int_equal(o[0].forms,
+                     1 << PEN__FORM_RAW | 1 << PEN__FORM_PIXELS | 1 << PEN__FORM_PIXELS_CODED);
     assert_true(o[0].saved_bytes == 90000 && o[0].cpu_s == 0.002);
+    assert_int_equal(o[1].forms, PEN__FORMS_ALL);
 }
 
 static void only_forms_that_are_wanted_and_smaller_are_offered(void **state)
