@@ -117,12 +117,9 @@ static void blame(pen__offload_watch *w, double rate, double used, double share)
     rest(w);
     if (did_less && rate < enough * w->blamed_rate) {
         w->bytes_per_s = rate;
-        w->storage_cores = w->cores_before;
-        w->blamed_rate = 0;
+        w->blamed_rate = w->rest = w->rest_next = 0; /* what nodes have is found out by trying */
         return;
     }
-    if (!(w->blamed_rate > 0))
-        w->cores_before = w->storage_cores;
     w->blamed_rate = rate;
     w->blamed_share = share;
     w->storage_cores = used;

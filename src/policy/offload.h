@@ -62,7 +62,6 @@ typedef struct pen__offload_watch {
     bool is_slow; /* in the last span the loop waited, and not for its own machine */
     bool is_due;  /* a span was judged just now: it is time to plan */
     double blamed_rate, blamed_share; /* when the nodes were thought to be slow; 0: they are not */
-    double cores_before;              /* what they were thought to have until then */
     pen__offload_try tried;           /* in the present span */
     double tried_at;                  /* what it stood at before */
     double rest, rest_next;           /* spans until the next try */
