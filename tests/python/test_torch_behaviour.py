@@ -286,3 +286,40 @@ def test_data_pipes_are_left_to_torch():
     assert len(loader) == 3
     with pytest.raises(ValueError, match="DataPipes"):
         loader.state_dict()
+
+
+class Numbers(data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, index):
+        return index
+
+
+class Stream(data.IterableDataset):
+    def __iter__(self):
+        return iter(range(40))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "order"), [(Numbers(), "sequential"), (Numbers(), "torch"), (Stream(), None)]
+)
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_epochs_leave_nothing_to_the_collector(dataset, order, num_workers):
+    """Cycles wait for it with all that they hold, and short epochs make many."""
+    loader = ptorch.DataLoader(
+        dataset,
+        batch_size=8,
+        order=order,
+        num_workers=num_workers,
+        persistent_workers=bool(num_workers),
+    )
+    list(loader)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(5):
+            list(loader)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

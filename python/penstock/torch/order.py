@@ -174,6 +174,8 @@ class Ahead:
         while self._end is None and self._n_taken < n_taken:
             try:
                 self._waiting.append(next(self._tasks))
+            except StopIteration:
+                self._end = StopIteration()  # a new one, that does not hold this frame
             except Exception as end:
                 self._end = end
             self._n_taken += 1
@@ -188,7 +190,10 @@ class Ahead:
             return self._waiting.popleft()
         assert self._end is not None
         end, self._end = self._end, StopIteration()
-        raise end
+        try:
+            raise end
+        finally:
+            del end  # it holds this frame
 
 
 class Seen:

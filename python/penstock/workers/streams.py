@@ -175,7 +175,10 @@ class MapStream(PoolStream):
             self._tuner.end()
         end, self._end = self._end, StopIteration()
         self.close()
-        raise end
+        try:
+            raise end
+        finally:
+            del end  # it holds this frame
 
     def _fill(self) -> None:
         """Keep as much under way as is allowed."""
@@ -304,7 +307,10 @@ class IterableStream(PoolStream):
             return value[0]
         self.end_with(self._end)
         end, self._end = self._end, StopIteration()
-        raise end
+        try:
+            raise end
+        finally:
+            del end  # it holds this frame
 
     def _fill(self, worker: int) -> None:
         copy, queue = self._copies[worker], self._under_way[worker]
