@@ -139,9 +139,11 @@ static int watch(const char *target, json_t *status)
     while (status && !is_over) {
         draw(status, before);
         wait_a_period(status, before);
-        json_decref(before);
-        before = status;
-        status = is_over ? NULL : top_fetch(target, why);
+        json_t *next = is_over ? NULL : top_fetch(target, why);
+        const bool has_moved = !next || top_has_moved(next, status);
+        json_decref(has_moved ? before : status); /* rates are over what is there */
+        before = has_moved ? status : before;
+        status = next;
     }
     json_decref(status);
     json_decref(before);

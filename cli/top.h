@@ -30,6 +30,9 @@ typedef struct top_style {
     bool is_utf8; /* blocks and sparklines; else # and digits */
 } top_style;
 
+/* Has a loader said anything newer than `before`?  Worker processes speak between batches only. */
+bool top_has_moved(const json_t *status, const json_t *before);
+
 /* One frame, all loaders, without control codes.  `before`: an earlier status, for rates, or
  * NULL: rates are since the first batch. */
 void top_frame(FILE *out, const json_t *status, const json_t *before, top_style style);

@@ -39,6 +39,14 @@ static const json_t *same_loader(const json_t *before, const json_t *loader)
     return NULL;
 }
 
+bool top_has_moved(const json_t *status, const json_t *before)
+{
+    const json_t *one, *list = json_object_get(status, "loaders");
+    size_t i;
+    json_array_foreach(list, i, one) if (same_loader(before, one)) return true;
+    return false;
+}
+
 static const json_t *stage_of(const json_t *loader, const char *stage)
 {
     return json_object_get(json_object_get(loader, "stages"), stage);
@@ -193,24 +201,41 @@ static void draw_row(FILE *out, const char *name, const json_t *stage)
     put_time(out, number(stage, "p99_s"));
 }
 
+/* What there is to tell of a loader's time: of its threads, or of its worker processes. */
+typedef struct stage_names {
+    const char *title;
+    const char *work[4]; /* parts of the time of whoever works; up to a NULL */
+    const char *rest[3];
+} stage_names;
+
+static const stage_names *names_of(const json_t *loader)
+{
+    static const stage_names threads = {
+        "threads'", {"read", "decode", "augment", "tensor"}, {"batch", "wait", "step"}};
+    static const stage_names processes = {
+        "workers'", {"compute", "queue", "sleep", NULL}, {"make", "wait", "step"}};
+    return stage_of(loader, "make") ? &processes : &threads;
+}
+
 static void draw_stages(FILE *out, const json_t *now, const json_t *before, top_style style)
 {
-    static const char *const work[] = {"read", "decode", "augment", "tensor"};
-    static const char *const rest[] = {"batch", "wait", "step"};
+    const stage_names *names = names_of(now);
     double spent[5], sum = 0;
-    for (int i = 0; i < 4; i++)
-        sum += spent[i] = stage_growth(now, before, work[i]);
-    sum += spent[4] = growth(now, before, "idle_s");
-    fputs("\nstage        mean      p50      p95      p99   of the threads' time\n", out);
-    for (int i = 0; i < 5; i++) {
-        draw_row(out, i < 4 ? work[i] : "(idle)", i < 4 ? stage_of(now, work[i]) : NULL);
+    int n = 0;
+    for (; n < 4 && names->work[n]; n++)
+        sum += spent[n] = stage_growth(now, before, names->work[n]);
+    sum += spent[n] = growth(now, before, "idle_s");
+    fprintf(out, "\nstage        mean      p50      p95      p99   of the %s time\n", names->title);
+    for (int i = 0; i <= n; i++) {
+        draw_row(out, i < n ? names->work[i] : "(idle)",
+                 i < n ? stage_of(now, names->work[i]) : NULL);
         fputs("   ", out);
         put_bar(out, spent[i] / sum, bar_width(style, 56), style);
         put_percent(out, spent[i] / sum);
         fputs("\n", out);
     }
     for (int i = 0; i < 3; i++) {
-        draw_row(out, rest[i], stage_of(now, rest[i]));
+        draw_row(out, names->rest[i], stage_of(now, names->rest[i]));
         fputs("\n", out);
     }
 }

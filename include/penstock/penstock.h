@@ -13,6 +13,7 @@
  *   knobs.h     settings that may change while a loader runs
  *   policy.h    who turns the knobs, and on what grounds
  *   metrics.h   a running loader as seen from outside: OpenMetrics, JSON, an address
+ *   guest.h     a loader made elsewhere, shown beside others
  *   trace.h     what each thread did when, for Perfetto
  *   mix.h       MixUp and CutMix over whole batches
  *   telemetry.h what the machine under the loader is doing
@@ -25,6 +26,7 @@
 #include <penstock/batch.h>
 #include <penstock/dataset.h>
 #include <penstock/error.h>
+#include <penstock/guest.h>
 #include <penstock/image.h>
 #include <penstock/knobs.h>
 #include <penstock/loader.h>

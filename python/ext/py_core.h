@@ -24,7 +24,7 @@
 
 /* The module's own objects; types are needed to make instances from C. */
 typedef struct py_state {
-    PyTypeObject *array_type, *batch_type, *dataset_type, *pipeline_type, *loader_type;
+    PyTypeObject *array_type, *batch_type, *dataset_type, *pipeline_type, *loader_type, *guest_type;
     PyObject *errors; /* the module penstock.errors, where the exceptions live */
 } py_state;
 
@@ -165,7 +165,8 @@ int py_optional_path(PyObject *object, void *out);
 
 /* ---- the types, and functions of the module ---- */
 
-extern PyType_Spec py_array_spec, py_batch_spec, py_dataset_spec, py_pipeline_spec, py_loader_spec;
+extern PyType_Spec py_array_spec, py_batch_spec, py_dataset_spec, py_pipeline_spec, py_loader_spec,
+    py_guest_spec;
 
 PyObject *py_image_probe(PyObject *module, PyObject *args);
 PyObject *py_image_decode(PyObject *module, PyObject *args);

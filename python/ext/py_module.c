@@ -8,6 +8,7 @@
  *   py_array.c     Array: DLPack, buffers, dlpack_abi.h
  *   py_image.c     probe, decode
  *   py_dataset.c, py_pipeline.c, py_batch.c, py_loader.c: the types of that name
+ *   py_guest.c     Guest: loaders of worker processes, for `penstock top`
  *   py_knobs.c     the part of Loader that any thread may call
  *
  * Import starts no threads and opens no files.
@@ -99,7 +100,8 @@ static int module_exec(PyObject *module)
         add_type(module, &py_batch_spec, &state->batch_type) < 0 ||
         add_type(module, &py_dataset_spec, &state->dataset_type) < 0 ||
         add_type(module, &py_pipeline_spec, &state->pipeline_type) < 0 ||
-        add_type(module, &py_loader_spec, &state->loader_type) < 0)
+        add_type(module, &py_loader_spec, &state->loader_type) < 0 ||
+        add_type(module, &py_guest_spec, &state->guest_type) < 0)
         return -1;
     return PyModule_AddStringConstant(module, "version", pen_version());
 }
@@ -113,6 +115,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->dataset_type);
     Py_VISIT(state->pipeline_type);
     Py_VISIT(state->loader_type);
+    Py_VISIT(state->guest_type);
     return 0;
 }
 
@@ -125,6 +128,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->dataset_type);
     Py_CLEAR(state->pipeline_type);
     Py_CLEAR(state->loader_type);
+    Py_CLEAR(state->guest_type);
     return 0;
 }
 

@@ -26,6 +26,11 @@ enum { MAX_BATCH = 1 << 20, MAX_READY = 1024, MAX_WORLD = 1 << 20, MAX_PERIOD_MS
 
 static _Atomic int64_t n_loaders; /* of this process, so far */
 
+int64_t pen__loader_number(void)
+{
+    return atomic_fetch_add(&n_loaders, 1);
+}
+
 void pen_loader_opts_init(pen_loader_opts *opts)
 {
     memset(opts, 0, sizeof *opts);
@@ -273,7 +278,7 @@ int pen_loader_create(pen_loader **out, pen_dataset *ds, pen_pipeline *pipe,
     loader->ds = pen_dataset_ref(ds);
     loader->pipe = pen_pipeline_ref(pipe);
     loader->pid = getpid();
-    loader->number = atomic_fetch_add(&n_loaders, 1);
+    loader->number = pen__loader_number();
     loader->opts = full;
     loader->opts.ledger_path = NULL; /* the caller's, and only needed once */
     loader->opts.mixes = NULL;

@@ -101,6 +101,9 @@ struct pen_loader {
     pen__lately lately;
 };
 
+/* The next one of this process; guests have one, too. */
+int64_t pen__loader_number(void);
+
 /* 0, or PEN_EFORK in a child that inherited the loader: its threads are in the parent,
  * its locks may be held for ever.  Asked before anything that locks or waits. */
 int pen__loader_check_owner(const pen_loader *loader, pen_error *err);

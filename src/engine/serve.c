@@ -57,12 +57,28 @@ typedef struct pen__server {
     char address[PEN__PLACE_TEXT]; /* what it came to */
     int fd;
     struct MHD_Daemon *daemon;
-    const pen_loader **loaders; /* guarded by `list` */
+    const pen_loader **loaders; /* guarded by `list`, as all that follows */
     int n, cap;
+    pen_guest *guests; /* of the local one */
 } pen__server;
 
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER, list = PTHREAD_MUTEX_INITIALIZER;
 static pen__server *servers;
+
+static bool is_empty(const pen__server *server)
+{
+    return server->n == 0 && !server->guests;
+}
+
+void pen__serve_lock(void)
+{
+    pthread_mutex_lock(&list);
+}
+
+void pen__serve_unlock(void)
+{
+    pthread_mutex_unlock(&list);
+}
 
 /* ---- forks ---- */
 
@@ -148,14 +164,24 @@ static bool is_host_plain(struct MHD_Connection *connection)
     return strcasecmp(name, "localhost") == 0 || inet_pton(AF_INET, name, number) == 1;
 }
 
-typedef int (*writer)(const pen_loader *const *loaders, int n, pen__text *text);
+typedef int (*writer)(const pen__server *server, pen__text *text);
+
+static int write_metrics(const pen__server *server, pen__text *text)
+{
+    return pen__metrics_write(server->loaders, server->n, text);
+}
+
+static int write_status(const pen__server *server, pen__text *text)
+{
+    return pen__status_write_all(server->loaders, server->n, server->guests, text);
+}
 
 static enum MHD_Result answer_with(const pen__server *server, struct MHD_Connection *connection,
                                    writer write, const char *type)
 {
     pen__text text = {0};
     pthread_mutex_lock(&list);
-    int rc = write(server->loaders, server->n, &text);
+    int rc = write(server, &text);
     pthread_mutex_unlock(&list);
     enum MHD_Result result =
         rc ? refuse(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, pen_error_message(rc))
@@ -169,10 +195,10 @@ static enum MHD_Result turn_knobs(const pen__server *server, struct MHD_Connecti
 {
     pen_error err = {0};
     pthread_mutex_lock(&list);
-    int rc = pen__serve_turn(connection, server->loaders, server->n, &err);
+    int rc = pen__serve_turn(connection, server->loaders, server->n, server->guests, &err);
     pthread_mutex_unlock(&list);
     if (rc == 0)
-        return answer_with(server, connection, pen__status_write_all, "application/json");
+        return answer_with(server, connection, write_status, "application/json");
     const unsigned status = rc == PEN_EINVAL      ? MHD_HTTP_BAD_REQUEST
                             : rc == PEN_ENOTFOUND ? MHD_HTTP_NOT_FOUND
                                                   : MHD_HTTP_INTERNAL_SERVER_ERROR;
@@ -193,10 +219,10 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, cons
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return refuse(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "GET it\n");
     if (strcmp(url, "/metrics") == 0)
-        return answer_with(server, connection, pen__metrics_write,
+        return answer_with(server, connection, write_metrics,
                            "application/openmetrics-text; version=1.0.0; charset=utf-8");
     if (strcmp(url, "/status.json") == 0)
-        return answer_with(server, connection, pen__status_write_all, "application/json");
+        return answer_with(server, connection, write_status, "application/json");
     return refuse(connection, MHD_HTTP_NOT_FOUND, "/metrics and /status.json are here\n");
 }
 
@@ -335,13 +361,20 @@ static void hide(pen__server *server, const pen_loader *loader)
     pthread_mutex_unlock(&list);
 }
 
-/* Show a loader at a place, and begin the server if it is the first there. */
+/* The server of a place, begun if there is none; `life` is held. */
+static int get_server(const pen__place *wanted, bool is_local, pen__server **out)
+{
+    *out = find_server(wanted, is_local);
+    return *out ? 0 : begin_server(wanted, is_local, out);
+}
+
+/* Show a loader at a place. */
 static int join_server(pen_loader *loader, const pen__place *wanted, bool is_local)
 {
+    pen__server *server;
     pthread_mutex_lock(&life);
-    pen__server *server = find_server(wanted, is_local);
-    int rc = server ? 0 : begin_server(wanted, is_local, &server);
-    if (rc == 0 && (rc = show(server, loader)) != 0 && server->n == 0)
+    int rc = get_server(wanted, is_local, &server);
+    if (rc == 0 && (rc = show(server, loader)) != 0 && is_empty(server))
         end_server(server);
     if (rc == 0)
         loader->servers[is_local ? LOCALLY : AT_ADDRESS] = server;
@@ -375,11 +408,16 @@ int pen__serve_begin(pen_loader *loader, const char *address, pen_error *err)
     return 0;
 }
 
+static bool is_top_off(void)
+{
+    const char *wish = getenv("PENSTOCK_TOP");
+    return wish && strcmp(wish, "off") == 0;
+}
+
 void pen__serve_locally(pen_loader *loader)
 {
     const bool is_wanted = loader->servers[AT_ADDRESS] || pen__control_decides(loader);
-    const char *wish = getenv("PENSTOCK_TOP");
-    if (is_wanted && !(wish && strcmp(wish, "off") == 0) && !loader->servers[LOCALLY])
+    if (is_wanted && !is_top_off() && !loader->servers[LOCALLY])
         join_server(loader, NULL, true);
 }
 
@@ -394,9 +432,43 @@ void pen__serve_end(pen_loader *loader)
         if (!server)
             continue;
         hide(server, loader);
-        if (server->n == 0)
+        if (is_empty(server))
             end_server(server);
     }
+    pthread_mutex_unlock(&life);
+}
+
+/* ---- for guests ---- */
+
+int pen__serve_guest(pen_guest *guest)
+{
+    if (is_top_off())
+        return -EPERM;
+    pthread_mutex_lock(&life);
+    int rc = get_server(NULL, true, &guest->server);
+    if (rc == 0) {
+        pthread_mutex_lock(&list);
+        guest->next = guest->server->guests;
+        guest->server->guests = guest;
+        pthread_mutex_unlock(&list);
+    }
+    pthread_mutex_unlock(&life);
+    return rc;
+}
+
+void pen__serve_guest_end(pen_guest *guest)
+{
+    pen__server *server = guest->server;
+    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&list);
+    for (pen_guest **at = &server->guests; *at; at = &(*at)->next)
+        if (*at == guest) {
+            *at = guest->next;
+            break;
+        }
+    pthread_mutex_unlock(&list);
+    if (is_empty(server))
+        end_server(server);
     pthread_mutex_unlock(&life);
 }
 

@@ -57,34 +57,60 @@ static enum MHD_Result read_word(void *ctx, enum MHD_ValueKind kind, const char 
     return w->rc == 0 ? MHD_YES : MHD_NO;
 }
 
-/* The loader that is meant: the one with the number, or the only one. */
-static pen_loader *find_loader(const wish *w, const pen_loader *const *loaders, int n)
+/* A loader or a guest. */
+typedef struct target {
+    pen_loader *loader;
+    pen_guest *guest;
+    int64_t number;
+    int n; /* how many it could be */
+} target;
+
+/* -1: it is no number. */
+static long long number_of(const char *text)
 {
-    const pen_loader *found = !w->loader && n == 1 ? loaders[0] : NULL;
-    char *end = NULL;
-    const long long number = w->loader ? strtoll(w->loader, &end, 10) : -1;
-    for (int i = 0; w->loader && *w->loader && !*end && i < n; i++)
-        if (loaders[i]->number == number)
-            found = loaders[i];
-    return (pen_loader *)(uintptr_t)found; /* knobs guard themselves */
+    char *end;
+    const long long number = strtoll(text, &end, 10);
+    return end == text || *end ? -1 : number;
+}
+
+/* The one that is named, or any. */
+static target find_target(const wish *w, const pen_loader *const *loaders, int n, pen_guest *guests)
+{
+    const long long wanted = w->loader ? number_of(w->loader) : -1;
+    target found = {0};
+    for (int i = 0; i < n; i++)
+        if (!w->loader || loaders[i]->number == wanted) {
+            found.loader = (pen_loader *)(uintptr_t)loaders[i]; /* knobs guard themselves */
+            found.number = loaders[i]->number;
+            found.n++;
+        }
+    for (pen_guest *guest = guests; guest; guest = guest->next)
+        if (!w->loader || guest->number == wanted) {
+            found.guest = guest;
+            found.number = guest->number;
+            found.n++;
+        }
+    return found;
 }
 
 int pen__serve_turn(struct MHD_Connection *connection, const pen_loader *const *loaders, int n,
-                    pen_error *err)
+                    pen_guest *guests, pen_error *err)
 {
     wish w = {.err = err};
     pen_knobs_init(&w.knobs);
     MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, read_word, &w);
     if (w.rc)
         return w.rc;
-    pen_loader *loader = find_loader(&w, loaders, n);
-    if (!loader && w.loader)
+    const target found = find_target(&w, loaders, n, guests);
+    if (found.n == 0 && w.loader)
         return pen__fail(err, PEN_ENOTFOUND, -1, "there is no loader %.20s", w.loader);
-    if (!loader)
-        return pen__fail(err, PEN_EINVAL, -1, "there are %d loaders: name one, as loader=%lld", n,
-                         n ? (long long)loaders[0]->number : 0);
+    if (found.n != 1)
+        return pen__fail(err, PEN_EINVAL, -1, "there are %d loaders: name one, as loader=%lld",
+                         found.n, (long long)found.number);
     if (w.n_knobs == 0)
         return pen__fail(err, PEN_EINVAL, -1, "no knob is named, as in workers=3");
-    int rc = pen_loader_set_knobs(loader, &w.knobs, err);
-    return rc ? rc : pen_loader_release_knobs(loader, w.released);
+    if (found.guest)
+        return pen__guest_wish(found.guest, &w.knobs, w.released, err);
+    int rc = pen_loader_set_knobs(found.loader, &w.knobs, err);
+    return rc ? rc : pen_loader_release_knobs(found.loader, w.released);
 }

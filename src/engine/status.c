@@ -147,7 +147,16 @@ int pen__status_write(const pen_loader *loader, pen__text *text)
     return 0;
 }
 
-int pen__status_write_all(const pen_loader *const *loaders, int n, pen__text *text)
+/* A guest says all but its number. */
+static void add_guest(pen__text *text, const pen_guest *guest, bool is_first)
+{
+    const bool is_empty = guest->said_len <= 2; /* {} */
+    pen__text_add(text, "%s{\"loader\":%lld%s%.*s", is_first ? "" : ",", (long long)guest->number,
+                  is_empty ? "" : ",", (int)guest->said_len - 1, guest->said + 1);
+}
+
+int pen__status_write_all(const pen_loader *const *loaders, int n, const pen_guest *guests,
+                          pen__text *text)
 {
     int rc = 0;
     pen__text_add(text, "{\"v\":1,\"pid\":%lld,\"version\":\"%s\",\"loaders\":[",
@@ -156,6 +165,12 @@ int pen__status_write_all(const pen_loader *const *loaders, int n, pen__text *te
         pen__text_add(text, "%s", i ? "," : "");
         rc = pen__status_write(loaders[i], text);
     }
+    bool is_first = n == 0;
+    for (const pen_guest *guest = guests; guest; guest = guest->next)
+        if (guest->said) {
+            add_guest(text, guest, is_first);
+            is_first = false;
+        }
     pen__text_add(text, "]}\n");
     return text->failed ? PEN_ENOMEM : rc;
 }

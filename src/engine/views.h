@@ -9,6 +9,7 @@
 #include <penstock/stats.h>
 
 #include "base/text.h"
+#include "engine/guest.h"
 
 /* All that is counted, at one moment. */
 typedef struct pen__snapshot {
@@ -25,8 +26,9 @@ int pen__metrics_write(const pen_loader *const *loaders, int n, pen__text *text)
 
 /* One loader as a JSON object.  PEN_EFORK. */
 int pen__status_write(const pen_loader *loader, pen__text *text);
-/* What /status.json is: {"v", "pid", "version", "loaders": [...]}. */
-int pen__status_write_all(const pen_loader *const *loaders, int n, pen__text *text);
+/* What /status.json is: {"v", "pid", "version", "loaders": [...]}, guests after the others. */
+int pen__status_write_all(const pen_loader *const *loaders, int n, const pen_guest *guests,
+                          pen__text *text);
 
 /* A number of JSON: null for what is not one. */
 void pen__text_add_number(pen__text *text, double value);
@@ -37,10 +39,10 @@ int64_t pen__text_move(pen__text *text, char *dst, size_t dst_cap);
 /* ---- serve_knobs.c ---- */
 
 struct MHD_Connection;
-/* Turn knobs of one of these loaders as a request says: PEN_EINVAL or PEN_ENOTFOUND with the
- * reason, or what pen_loader_set_knobs gives. */
+/* Turn knobs of one of these loaders or guests as a request says: PEN_EINVAL or PEN_ENOTFOUND with
+ * the reason, or what pen_loader_set_knobs and pen__guest_wish give. */
 int pen__serve_turn(struct MHD_Connection *connection, const pen_loader *const *loaders, int n,
-                    pen_error *err);
+                    pen_guest *guests, pen_error *err);
 
 /* ---- serve.c ---- */
 

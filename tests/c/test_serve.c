@@ -320,6 +320,124 @@ static void a_process_is_found_by_its_number(void **state)
     pen_loader_free(loader);
 }
 
+static const char guest_status[] =
+    "{\"time_ns\":5,\"knobs\":{\"workers\":{\"value\":2,\"min\":1,\"max\":8}}}";
+
+static pen_guest *a_guest(void)
+{
+    pen_guest *guest = NULL;
+    pen_error err;
+    assert_int_equal(pen_guest_open(&guest, &err), 0);
+    assert_int_equal(pen_guest_say(guest, guest_status, sizeof guest_status - 1), 0);
+    return guest;
+}
+
+static int turn_guest(const pen_guest *guest, const char *wishes)
+{
+    char request[256];
+    snprintf(request, sizeof request, "PUT /knobs?loader=%lld&%s HTTP/1.1",
+             (long long)pen_guest_number(guest), wishes);
+    return ask(connect_locally(getpid()), request);
+}
+
+/* What it said is shown beside other loaders, and nobody answers after the last of them. */
+static void guests_are_shown(void **state)
+{
+    (void)state;
+    pen_guest *guest = a_guest(), *silent = NULL;
+    assert_int_equal(pen_guest_open(&silent, NULL), 0);
+    assert_int_equal(ask(connect_locally(getpid()), "GET /status.json HTTP/1.1"), 200);
+    json_t *status = json_loads(body(), 0, NULL);
+    const json_t *list = json_object_get(status, "loaders");
+    assert_int_equal(json_array_size(list), 1); /* the other has nothing to show yet */
+    const json_t *one = json_array_get(list, 0);
+    assert_int_equal(json_integer_value(json_object_get(one, "loader")), pen_guest_number(guest));
+    assert_int_equal(json_integer_value(json_object_get(one, "time_ns")), 5);
+    json_decref(status);
+    assert_int_equal(pen_guest_say(silent, "{}", 2), 0);
+    assert_int_equal(ask(connect_locally(getpid()), "GET /status.json HTTP/1.1"), 200);
+    status = json_loads(body(), 0, NULL);
+    assert_int_equal(json_array_size(json_object_get(status, "loaders")), 2);
+    json_decref(status);
+    assert_int_equal(pen_guest_say(guest, "[1]", 3), PEN_EINVAL);
+    assert_int_equal(pen_guest_say(guest, "{", 1), PEN_EINVAL);
+    pen_guest_close(silent);
+    assert_int_equal(ask(connect_locally(getpid()), "GET /metrics HTTP/1.1"), 200);
+    pen_guest_close(guest);
+    assert_int_equal(connect_locally(getpid()), -1);
+    setenv("PENSTOCK_TOP", "off", 1);
+    assert_int_equal(pen_guest_open(&guest, NULL), PEN_ENOTFOUND);
+    unsetenv("PENSTOCK_TOP");
+    pen_guest_close(NULL);
+}
+
+/* Wishes wait until it asks, in their order; what it does not have is refused at once. */
+static void guests_take_wishes(void **state)
+{
+    (void)state;
+    char wishes[PEN_GUEST_WISHES_MAX];
+    pen_guest *guest = a_guest();
+    assert_int_equal(pen_guest_wishes(guest, wishes, sizeof wishes), 0);
+    assert_int_equal(turn_guest(guest, "workers=3"), 200);
+    assert_int_equal(turn_guest(guest, "workers=auto"), 200);
+    assert_int_equal(turn_guest(guest, "workers=9"), 400);
+    assert_non_null(strstr(body(), "workers must be 1 to 8 here"));
+    assert_int_equal(turn_guest(guest, "workers=1.5"), 400);
+    assert_int_equal(turn_guest(guest, "read_ahead=1"), 400);
+    assert_non_null(strstr(body(), "this loader has no knob 'read_ahead'"));
+    assert_int_equal(turn_guest(guest, "workers=2&io=2"), 400); /* all or none */
+    assert_int_equal(pen_guest_wishes(guest, wishes, 4), PEN_ENOSPC);
+    assert_int_equal(pen_guest_wishes(guest, wishes, sizeof wishes), 22);
+    assert_string_equal(wishes, "workers=3&workers=auto");
+    assert_int_equal(pen_guest_wishes(guest, wishes, sizeof wishes), 0);
+    int n = 0;
+    while (turn_guest(guest, "workers=3") == 200) /* who never asks is not written to for ever */
+        n++;
+    assert_in_range(n, 8, PEN_GUEST_WISHES_MAX / 9);
+    pen_guest *other = a_guest();
+    assert_int_equal(ask(connect_locally(getpid()), "PUT /knobs?workers=3 HTTP/1.1"), 400);
+    assert_non_null(strstr(body(), "there are 2 loaders"));
+    pen_guest_close(other);
+    pen_guest_close(guest);
+}
+
+static void a_forked_guest_is_silent(void **state)
+{
+    (void)state;
+    pen_guest *guest = a_guest();
+    pid_t child = fork();
+    if (child == 0) {
+        char wishes[PEN_GUEST_WISHES_MAX];
+        int rc = pen_guest_say(guest, guest_status, sizeof guest_status - 1) != PEN_EFORK;
+        rc |= pen_guest_wishes(guest, wishes, sizeof wishes) != 0;
+        pen_guest_close(guest);
+        _exit(rc);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(ask(connect_locally(getpid()), "GET /status.json HTTP/1.1"), 200);
+    pen_guest_close(guest);
+}
+
+static void guests_without_memory(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    int rc = PEN_ENOMEM;
+    for (int64_t n = 1; rc != 0; n++) {
+        pen_guest *guest = NULL;
+        pen__mem_fail_at(n);
+        rc = pen_guest_open(&guest, NULL);
+        if (rc == 0)
+            rc = pen_guest_say(guest, guest_status, sizeof guest_status - 1);
+        pen__mem_fail_at(0);
+        pen_guest_close(guest);
+        assert_true(rc == 0 || rc == PEN_ENOMEM);
+        assert_int_equal(pen__mem_live(), live);
+    }
+}
+
 static void other_users_are_refused(void **state)
 {
     (void)state;
@@ -547,6 +665,10 @@ int main(void)
         cmocka_unit_test(garbage_does_no_harm),
         cmocka_unit_test(idle_and_slow_clients_hold_up_nobody),
         cmocka_unit_test(a_process_is_found_by_its_number),
+        cmocka_unit_test(guests_are_shown),
+        cmocka_unit_test(guests_take_wishes),
+        cmocka_unit_test(a_forked_guest_is_silent),
+        cmocka_unit_test(guests_without_memory),
         cmocka_unit_test(other_users_are_refused),
         cmocka_unit_test(a_fork_leaves_the_socket_with_the_parent),
         cmocka_unit_test(a_panic_of_the_library_is_not_the_end),

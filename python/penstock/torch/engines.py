@@ -45,7 +45,8 @@ class PythonEngine:
         self._meter: workers.Meter | None = None
         self._asked: tuple[Any, ...] = ()  # when the settings were made
         self._seeding: workers.Seeding | None = None
-        self._is_held = False
+        self._policy: Policy = "model"
+        self._shown = workers.Shown(self)
         self._last: weakref.ref[PythonSource] | None = None
 
     def start(self, loader: Any, work: Work) -> "PythonSource":
@@ -109,7 +110,8 @@ class PythonEngine:
             meter=self._meter,
         )
         self._settings, self._meter = made.settings, made.meter
-        made.hold(self._is_held)
+        made.hold(self._policy == "fixed")
+        made.meter.each_while = self._shown
         return made
 
     def go_on_for(self, older: Engine | None) -> None:
@@ -121,14 +123,21 @@ class PythonEngine:
 
     def set_policy(self, policy: Policy) -> None:
         """ "fixed": nobody changes the number of workers; all others let the tuner."""
-        self._is_held = policy == "fixed"
+        self._policy = policy
         if self._workers is not None:
-            self._workers.hold(self._is_held)
+            self._workers.hold(policy == "fixed")
 
     def account(self, policy: Policy) -> workers.Account:
         if self._workers is None:
             raise RuntimeError("there are no figures before the first iteration")
         return workers.Account(self._workers, policy)
+
+    def shown_account(self) -> workers.Account | None:
+        """For `penstock top`, which shows loaders that have a policy; one without workers has
+        nothing to turn, and is not worth a thread."""
+        made = self._workers
+        is_shown = made is not None and made.num_workers > 0 and self._policy != "fixed"
+        return self.account(self._policy) if is_shown else None
 
     def identity(self) -> dict[str, Any]:
         return {"dataset": type(self._dataset).__qualname__}
@@ -137,6 +146,7 @@ class PythonEngine:
         return 0
 
     def close(self) -> None:
+        self._shown.close()
         if self._workers is not None:
             self._workers.close()
 

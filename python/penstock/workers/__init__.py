@@ -22,6 +22,7 @@ from penstock.workers.meter import Meter
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import ItemSeeding, NoSeeding, Seeding, TorchSeeding
 from penstock.workers.settings import Settings
+from penstock.workers.shown import Shown
 from penstock.workers.streams import Stream
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Pool",
     "Seeding",
     "Settings",
+    "Shown",
     "Stream",
     "TorchSeeding",
     "Workers",

@@ -58,8 +58,9 @@ class Account:
             "budget_used": used,
         }
 
-    def telemetry(self) -> dict[str, Any]:
-        """Times by stage, queues, memory; `recent` is about the last ten seconds."""
+    def telemetry(self, *, with_memory: bool = True) -> dict[str, Any]:
+        """Times by stage, queues, memory; `recent` is about the last ten seconds.  Looking at the
+        memory of large processes takes milliseconds."""
         workers, sums = self._workers, self._workers.meter.sums()
         recent = workers.meter.recent()
         n_open, n_ready, used = workers.queue()
@@ -69,6 +70,7 @@ class Account:
             "samples": None,
             "bytes_out": sums.nbytes,
             "stages": self._stages(sums),
+            "wait_s": (sums.wait + workers.meter.first_ns) * 1e-9,
             "idle_s": sums.idle * 1e-9,
             "wait_share": sums.wait_share,
             "recent": {
@@ -82,7 +84,7 @@ class Account:
             "ready_batches": n_ready,
             "budget_bytes": workers.settings.budget,
             "budget_used": used,
-            "workers_pss_bytes": _memory(workers.pids.values()),
+            "workers_pss_bytes": _memory(workers.pids.values()) if with_memory else None,
         }
 
     def _stages(self, sums: Sums) -> dict[str, dict[str, Any]]:
@@ -95,9 +97,9 @@ class Account:
         parts = {"compute": sums.compute, "queue": sums.queue, "sleep": sums.sleep}
         return stages | {name: _stage(sums.batches, ns, []) for name, ns in parts.items()}
 
-    def status(self) -> dict[str, Any]:
+    def status(self, *, with_memory: bool = True) -> dict[str, Any]:
         """All of it, with the knobs and what became of them."""
-        status, knobs = self.telemetry(), self.knobs
+        status, knobs = self.telemetry(with_memory=with_memory), self.knobs
         changes = [
             {"time_ns": one.time_ns, "changed": {"workers": [one.before, one.after]}}
             for one in list(self._workers.meter.changes)

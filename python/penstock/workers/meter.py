@@ -12,12 +12,13 @@ import itertools
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 _RECENT_SECONDS = 10
 _TRAIL = 60  # seconds
 _TIMES = 512  # batches whose times are kept
+_WHILE_NS = 500_000_000
 _QUICK_NS = 200_000  # a batch made here in less is not worth asking the kernel for its CPU time
 
 
@@ -101,6 +102,8 @@ class Meter:
     def __init__(self) -> None:
         self.first_ns = 0  # the wait for the very first batch, which is no part of the sums
         self.changes: deque[Change] = deque(maxlen=16)
+        self.each_while: Callable[[], None] | None = None  # after a batch, about twice a second
+        self._while = 0
         self.waits = Recent()
         self.steps = Recent()
         self.makes = Recent()
@@ -159,6 +162,13 @@ class Meter:
         self._left = now
         if not self._trail or now - self._trail[-1][0] >= 1_000_000_000:
             self._trail.append((now, self.sums()))
+        if now >= self._while:
+            self._one_while(now)
+
+    def _one_while(self, now: int) -> None:
+        is_first, self._while = not self._while, now + _WHILE_NS
+        if self.each_while is not None and not is_first:  # short runs are not worth a look
+            self.each_while()
 
     def _made_here(self, spent: int) -> None:
         busy = spent if self._cpu < 0 else time.process_time_ns() - self._cpu
