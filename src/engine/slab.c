@@ -9,7 +9,11 @@
 
 #include "base/mem.h"
 
-enum { SLAB_ALIGN = 64 };
+enum {
+    SLAB_ALIGN = 64,
+    ALWAYS = 256, /* of lateness */
+    RECENT = 8,   /* returns that it is a mean of */
+};
 
 struct pen__slab_pool {
     pthread_mutex_t lock; /* guards all below but the constants */
@@ -17,6 +21,8 @@ struct pen__slab_pool {
     int n_counted;        /* slabs that are not the user's */
     int n_peak;           /* the most that were */
     int max_kept;
+    int n_open;   /* slabs that are filled or full at a time, the user's not counted */
+    int lateness; /* how often the user gives one back when its successor was made already */
     int n_free;
     bool is_closed;
     /* constants */
@@ -63,7 +69,7 @@ int pen__slab_pool_create(pen__slab_pool **out, const pen__slab_plan *plan, int 
     pool->n_refs = 1;
     pool->pid = getpid();
     pool->plan = *plan;
-    pool->max_kept = pool->cap = max_kept;
+    pool->max_kept = pool->n_open = pool->cap = max_kept;
     *out = pool;
     return 0;
 }
@@ -131,10 +137,11 @@ static pen_batch *slab_create(pen__slab_pool *pool)
     return batch;
 }
 
-void pen__slab_pool_keep(pen__slab_pool *pool, int max_kept)
+void pen__slab_pool_keep(pen__slab_pool *pool, int n_open)
 {
     pthread_mutex_lock(&pool->lock);
-    pool->max_kept = max_kept < pool->cap ? max_kept : pool->cap;
+    pool->n_open = n_open;
+    pool->max_kept = n_open < pool->cap ? n_open + 1 : pool->cap;
     while (pool->n_free > 0 && pool->n_counted > pool->max_kept) {
         slab_free(pool->free_list[--pool->n_free]);
         pool->n_counted--;
@@ -196,6 +203,17 @@ void pen__slab_hand_over(pen_batch *batch)
     pthread_mutex_unlock(&batch->pool->lock);
 }
 
+/* Is a slab that the user gives back worth keeping?  Usually he drops a batch the moment he has the
+ * next one, and it becomes the batch that is opened then.  Where a worker was quicker a new slab
+ * was made, and this one is too many: to be kept if that happens all the time, as where training is
+ * the slower side, but not for having happened once.  The lock is held. */
+static bool is_worth_keeping(pen__slab_pool *pool)
+{
+    const bool is_late = pool->n_counted - pool->n_free >= pool->n_open;
+    pool->lateness += ((is_late ? ALWAYS : 0) - pool->lateness) / RECENT;
+    return !is_late || pool->lateness > ALWAYS / 2;
+}
+
 /* The last reference is gone: keep the slab, or free it. */
 static void slab_return(pen_batch *batch)
 {
@@ -208,8 +226,9 @@ static void slab_return(pen_batch *batch)
     pthread_mutex_lock(&pool->lock);
     if (!batch->is_handed_over)
         pool->n_counted--;
+    const bool is_wanted = !batch->is_handed_over || is_worth_keeping(pool);
     batch->is_handed_over = false;
-    if (!pool->is_closed && pool->n_counted < pool->max_kept) {
+    if (!pool->is_closed && pool->n_counted < pool->max_kept && is_wanted) {
         count_one(pool);
         pool->free_list[pool->n_free++] = batch;
         pthread_mutex_unlock(&pool->lock);

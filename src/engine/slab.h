@@ -58,8 +58,10 @@ struct pen_batch {
 size_t pen__slab_bytes(const pen__slab_plan *plan);
 
 int pen__slab_pool_create(pen__slab_pool **out, const pen__slab_plan *plan, int max_kept);
-/* Keep at most so many from now on, not above the number it was made with; the others go. */
-void pen__slab_pool_keep(pen__slab_pool *pool, int max_kept);
+/* So many are filled or full at a time from now on.  Kept are those and, where the user often gives
+ * one back too late for the next, that one; not above the number it was made with.  The others go.
+ */
+void pen__slab_pool_keep(pen__slab_pool *pool, int n_open);
 /* The pool lives on until its last slab is dropped. */
 void pen__slab_pool_release(pen__slab_pool *pool);
 

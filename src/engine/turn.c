@@ -159,7 +159,7 @@ static int apply(pen_loader *loader)
     const int ahead = (int)value[PEN_KNOB_READ_AHEAD], io = (int)value[PEN_KNOB_IO];
     int readers = ahead < io ? ahead : io;
     readers = readers < PEN_MAX_IO ? readers : PEN_MAX_IO;
-    pen__slab_pool_keep(loader->slabs, ready + 1); /* one that the user gives back */
+    pen__slab_pool_keep(loader->slabs, ready);
     pen__window_limit(loader->window, ready);
     int rc = pen__window_read_ahead(loader->window, ahead, let_go);
     int got_workers = want_workers(loader, workers);

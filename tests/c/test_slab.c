@@ -55,6 +55,47 @@ static void handed_over_slabs_leave_the_count_and_may_come_back(void **state)
     assert_int_equal(pen__mem_live(), before);
 }
 
+/* The user takes a batch, a worker opens the next one before the old one is given back. */
+static pen_batch *a_late_return(pen__slab_pool *pool, pen_batch *held, pen_batch **ready)
+{
+    pen_batch *taken = *ready;
+    pen__slab_hand_over(taken);
+    *ready = pen__slab_get(pool);
+    pen_batch_unref(held);
+    return taken;
+}
+
+static void a_slab_too_many_is_kept_only_where_that_is_usual(void **state)
+{
+    (void)state;
+    const int64_t before = pen__mem_live(), one = (int64_t)pen__slab_bytes(&eight);
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &eight, 8), 0);
+    pen__slab_pool_keep(pool, 1);
+    pen_batch *held = pen__slab_get(pool), *ready;
+    pen__slab_hand_over(held);
+    ready = pen__slab_get(pool);
+    held = a_late_return(pool, held, &ready);
+    assert_int_equal(pen__slab_pool_used(pool), one); /* once: it was freed */
+    for (int i = 0; i < 10; i++) {                    /* in time: nothing is ever made */
+        pen__slab_hand_over(ready);
+        pen_batch_unref(held);
+        held = ready;
+        ready = pen__slab_get(pool);
+        assert_int_equal(pen__slab_pool_used(pool), one);
+    }
+    for (int i = 0; i < 10; i++)
+        held = a_late_return(pool, held, &ready);
+    assert_int_equal(pen__slab_pool_used(pool), 2 * one); /* always: it is used again */
+    const int64_t n_allocations = pen__mem_count();
+    held = a_late_return(pool, held, &ready);
+    assert_int_equal(pen__mem_count(), n_allocations);
+    pen_batch_unref(held);
+    pen_batch_unref(ready);
+    pen__slab_pool_release(pool);
+    assert_int_equal(pen__mem_live(), before);
+}
+
 static void a_batch_outlives_its_pool(void **state)
 {
     (void)state;
@@ -173,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dropped_slabs_are_used_again),
         cmocka_unit_test(handed_over_slabs_leave_the_count_and_may_come_back),
+        cmocka_unit_test(a_slab_too_many_is_kept_only_where_that_is_usual),
         cmocka_unit_test(a_batch_outlives_its_pool),
         cmocka_unit_test(faults_are_sorted_and_bad_slots_cut_out),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
