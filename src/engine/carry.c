@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "engine/parts.h"
 #include "source/source.h"
 
 enum {
@@ -27,6 +28,8 @@ enum {
     FIRST_PAUSE_MS = 10, /* then 40, then 160 */
     ONE_BLOCK_TRIES = 8, /* parcels of a sample that each need more than the one before */
     ALIGN = 64,
+    SLOW_NS = 1000000, /* a read that takes so long is worth two, if they bring less */
+    USUAL = 8,         /* samples that what is usual is made of */
 };
 
 int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel)
@@ -82,7 +85,8 @@ static bool has_parcels(const pen__carry_env *env)
 
 size_t pen__carry_room(const pen__carry_env *env, size_t len)
 {
-    return has_parcels(env) ? pen__parcel_bound(env->pipe, len) + PEN__SOURCE_PARCEL_ROOM : len;
+    return has_parcels(env) ? pen__parcel_bound(env->pipe, len) + PEN__SOURCE_PARCEL_ROOM
+                            : pen__parts_room(len);
 }
 
 /* What is wrong with a parcel is not wrong with the sample. */
@@ -118,6 +122,15 @@ static int64_t fetch(const pen__carry_env *env, pen__reading *reading, const pen
     return n;
 }
 
+static int64_t read_file(const pen__carry_env *env, const pen__reading *reading, const pen_key *key,
+                         uint8_t *dst, size_t len, pen_error *err)
+{
+    const bool in_parts = env->parts == PEN__PARTS_ALWAYS ||
+                          (env->parts == PEN__PARTS_AUTO && reading->usual_ns > SLOW_NS);
+    const int64_t n = pen__parts_read(env, key, in_parts, dst, len);
+    return n > 0 ? n : pen_dataset_read(env->ds, key->sample, dst, len, err);
+}
+
 int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
                     uint8_t *dst, size_t len, pen_error *err)
 {
@@ -129,7 +142,7 @@ int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_
     const int n_tries = env->ds->source->is_patient ? 1 : READ_TRIES;
     for (int i = 0; i < n_tries; i++, pause *= 4) {
         n = has_parcels(env) ? fetch(env, reading, key, dst, len, err)
-                             : pen_dataset_read(env->ds, key->sample, dst, len, err);
+                             : read_file(env, reading, key, dst, len, err);
         if (n != PEN_EIO || i == n_tries - 1 || is_cancelled(env))
             break;
         pause_ms(env, pause);
@@ -137,6 +150,7 @@ int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_
     pen__gate_leave(env->io, ticket);
     int64_t t1 = pen__now_ns();
     pen__meter_add(&reading->times, t1 - t0);
+    reading->usual_ns += (t1 - t0 - reading->usual_ns) / USUAL;
     pen__trace_add(env->trace, PEN__TRACE_READ, t0, t1, key->sample, -1);
     pen__counter_add(&reading->wait_ns, t0 - asked);
     if (n < 0)
@@ -230,7 +244,38 @@ static int run_parcel(const pen__carry_env *env, pen__carrier *c, const pen_key 
     return is_own_file(c) ? rc : blame_sender(rc, err);
 }
 
-static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, const uint8_t *src,
+/* From a file of which there may be parts only. */
+static int run_once(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
+                    const uint8_t *src, size_t len, void *scratch, void *dst, pen__stage_ns *times,
+                    pen_error *err)
+{
+    const pen__input in = pen__input_of_file(&c->plan, &c->info, src, len);
+    const pen__file_note note = pen__parts_note(src, len);
+    give_marks(env, c, key->sample);
+    pen__decoder_give_stamp(c->dec, note.stamp, note.is_partial);
+    return pen__run(env->pipe, &c->plan, c->params, key, c->dec, &in, scratch, dst, times, err);
+}
+
+_Static_assert(sizeof(pen_image_info) == 20, "no padding in what is compared");
+
+/* Its index was no help after all: read all of the file, and begin again.  The plan is of its head,
+ * which must be what it was. */
+static int run_whole(const pen__carry_env *env, pen__carrier *c, const pen_key *key, uint8_t *src,
+                     size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
+{
+    const pen_image_info before = c->info;
+    if (pen__parts_read(env, key, false, src, len) != (int64_t)len) {
+        int64_t n = pen_dataset_read(env->ds, key->sample, src, len, err);
+        if (n < 0)
+            return (int)n;
+    }
+    int rc = pen_image_probe(src, len, &c->info, err);
+    if (rc == 0 && memcmp(&before, &c->info, sizeof before) != 0)
+        rc = pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
+    return rc ? rc : run_once(env, c, key, src, len, scratch, dst, times, err);
+}
+
+static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, uint8_t *src,
                size_t len, void *scratch, void *dst, pen_error *err)
 {
     pen__stage_ns times = {.shares = env->shares, .share = -1};
@@ -238,9 +283,9 @@ static int run(const pen__carry_env *env, pen__carrier *c, const pen_key *key, c
     if (has_parcels(env)) {
         rc = run_parcel(env, c, key, scratch, dst, &times, err);
     } else {
-        pen__input in = pen__input_of_file(&c->plan, &c->info, src, len);
-        give_marks(env, c, key->sample);
-        rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &in, scratch, dst, &times, err);
+        rc = run_once(env, c, key, src, len, scratch, dst, &times, err);
+        if (rc == PEN_AGAIN)
+            rc = run_whole(env, c, key, src, len, scratch, dst, &times, err);
     }
     pen__counter_add(&c->share_wait_ns, times.wait);
     pen__meter_add(&c->decode, times.decode);

@@ -14,6 +14,13 @@
 #include "source/sidecar.h"
 #include "telemetry/meter.h"
 
+/* When parts of a file are read instead of all of it (parts.h). */
+typedef enum pen__parts_mode {
+    PEN__PARTS_AUTO = 0, /* where reading is slow */
+    PEN__PARTS_NEVER,
+    PEN__PARTS_ALWAYS,
+} pen__parts_mode;
+
 /* What every carrier of a loader shares. */
 typedef struct pen__carry_env {
     pen_dataset *ds;
@@ -24,6 +31,7 @@ typedef struct pen__carry_env {
     pen__shares *shares; /* of stages */
     pen__trace *trace;   /* or NULL */
     pen__allow *allow;   /* where the dataset's samples come as parcels */
+    pen__parts_mode parts;
 } pen__carry_env;
 
 /* What reading takes.  One writer, any number of readers. */
@@ -31,6 +39,7 @@ typedef struct pen__reading {
     pen__meter times;
     _Atomic int64_t bytes, wait_ns;
     _Atomic int64_t node_ns; /* of storage nodes' processors, as they say or as is to be expected */
+    int64_t usual_ns;        /* that a sample takes lately; its thread's own */
 } pen__reading;
 
 /* One thread's tools.  Counters have one writer and any number of readers. */

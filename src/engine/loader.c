@@ -7,6 +7,7 @@
  * their claim, their decode or their wait for memory, and are joined.
  */
 #include "engine/loader_impl.h"
+#include "engine/parts.h"
 
 #include <penstock/version.h>
 
@@ -147,6 +148,7 @@ static void open_index(pen_loader *loader)
     int64_t share = pen_dataset_bytes(loader->ds) / SHARE;
     int64_t max_bytes = o->index_max_bytes ? o->index_max_bytes : share < at_most ? share : at_most;
     loader->marks = pen__sidecar_open(loader->ds, max_bytes);
+    loader->parts = pen__parts_mode_wanted();
 }
 
 int pen__loader_make_carriers(pen_loader *loader, int n)

@@ -81,6 +81,7 @@ struct pen_loader {
     _Atomic int n_readings;           /* readers there have been */
     pen__sidecar *marks;              /* NULL: JPEG files are not indexed */
     pen__trace trace;
+    pen__parts_mode parts;
     pen__allow allow; /* what storage nodes may do, where the dataset has parcels */
     pen__board board;
     struct pen__control *control; /* who asks the policy */

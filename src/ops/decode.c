@@ -111,6 +111,11 @@ void pen__decoder_give_marks(pen__decoder *dec, const void *entry, size_t len)
     pen__jpeg_give_marks(dec->jpeg, entry, len);
 }
 
+void pen__decoder_give_stamp(pen__decoder *dec, uint64_t stamp, bool is_partial)
+{
+    pen__jpeg_give_stamp(dec->jpeg, stamp, is_partial);
+}
+
 size_t pen__decoder_take_marks(const pen__decoder *dec, const void **entry)
 {
     return pen__jpeg_take_marks(dec->jpeg, entry);

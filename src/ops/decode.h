@@ -56,6 +56,10 @@ pen__jpeg_counts pen__decoder_jpeg_counts(const pen__decoder *dec);
  * file; NULL and 0 if that is nothing.  It holds for the next decode only.  Without this
  * call none are gathered.  Pixels are the same whatever the entry says. */
 void pen__decoder_give_marks(pen__decoder *dec, const void *entry, size_t len);
+/* After that, about the same decode: the file's stamp, to be kept with marks that are gathered, and
+ * whether there is no more of it than jpeg_extent.h said of its marks.  Then PEN_AGAIN means that
+ * they are of no use, and all of the file is needed. */
+void pen__decoder_give_stamp(pen__decoder *dec, uint64_t stamp, bool is_partial);
 /* What the last decode found out beyond what it was given: *entry, the decoder's until its next
  * decode.  Returns the length, 0 if there is nothing new. */
 size_t pen__decoder_take_marks(const pen__decoder *dec, const void **entry);

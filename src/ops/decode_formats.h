@@ -51,6 +51,7 @@ void pen__jpeg_set_keep(pen__jpeg *jpeg, size_t n_bytes);
 void pen__jpeg_use_own(pen__jpeg *jpeg, bool use_own);
 pen__jpeg_counts pen__jpeg_counts_of(const pen__jpeg *jpeg);
 void pen__jpeg_give_marks(pen__jpeg *jpeg, const void *entry, size_t len);
+void pen__jpeg_give_stamp(pen__jpeg *jpeg, uint64_t stamp, bool is_partial);
 size_t pen__jpeg_take_marks(const pen__jpeg *jpeg, const void **entry);
 
 /* decode_png.c */

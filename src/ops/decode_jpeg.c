@@ -294,6 +294,12 @@ void pen__jpeg_give_marks(pen__jpeg *jpeg, const void *entry, size_t len)
     jpeg->own.n_found = 0;
 }
 
+void pen__jpeg_give_stamp(pen__jpeg *jpeg, uint64_t stamp, bool is_partial)
+{
+    jpeg->own.stamp = stamp;
+    jpeg->own.is_partial = is_partial;
+}
+
 size_t pen__jpeg_take_marks(const pen__jpeg *jpeg, const void **entry)
 {
     *entry = jpeg->own.marks.bytes;
@@ -499,10 +505,12 @@ int pen__jpeg_decode(pen__jpeg *jpeg, const pen__decode_job *job)
         make_room(jpeg);
         rc = pen__jpeg_window_decode(&jpeg->own, job, jpeg->memory.block);
     }
+    const bool is_partial = jpeg->own.is_partial;
     jpeg->own.n_known = 0;
-    jpeg->own.gathers = false;
-    if (rc == PEN__JPEG_DECLINED)
+    jpeg->own.stamp = 0;
+    jpeg->own.gathers = jpeg->own.is_partial = false;
+    if (rc == PEN__JPEG_DECLINED && !is_partial)
         return decode_by_library(jpeg, job);
     pen__jpeg_memory_reset(&jpeg->memory, rest_to_keep(jpeg));
-    return rc;
+    return rc == PEN__JPEG_DECLINED ? PEN_AGAIN : rc;
 }

@@ -10,14 +10,16 @@
 
 #include "base/digest.h"
 
-enum { VERSION = 1, SHARE = 40 /* of the file: marks take at most one part in so many */ };
+enum { VERSION = 2, SHARE = 40 /* of the file: marks take at most one part in so many */ };
 
 typedef struct head {
     uint64_t check;   /* hash of everything behind this field */
     uint64_t content; /* hash of the JPEG file */
-    uint32_t n_rows;
+    uint64_t stamp;
+    uint32_t n_rows, scan_at;
     uint16_t step;
     uint8_t is_complete, version;
+    uint32_t unused; /* 0 */
 } head;
 _Static_assert(sizeof(head) == PEN__JPEG_MARKS_HEAD, "no padding in what is hashed");
 
@@ -62,26 +64,60 @@ void pen__jpeg_marks_begin(pen__jpeg_marks *marks, const pen__jpeg_frame *frame,
     marks->scan_at = frame->scan_at;
     marks->n_rows = marks->n_marks = 0;
     marks->is_complete = false;
+    marks->stamp = 0;
+}
+
+/* Is this an entry, whatever its file is? */
+static bool read_head(const uint8_t *entry, size_t entry_len, head *h)
+{
+    if (entry_len < sizeof *h)
+        return false;
+    memcpy(h, entry, sizeof *h);
+    return h->version == VERSION && h->n_rows > 0 &&
+           h->check == pen__hash64(entry + sizeof h->check, entry_len - sizeof h->check);
+}
+
+bool pen__jpeg_marks_peek(const uint8_t *entry, size_t entry_len, pen__jpeg_marks_about *out)
+{
+    head h;
+    if (!read_head(entry, entry_len, &h) || h.n_rows > INT32_MAX)
+        return false;
+    *out = (pen__jpeg_marks_about){h.stamp, h.scan_at, h.step, (int32_t)h.n_rows, h.is_complete};
+    return true;
+}
+
+size_t pen__jpeg_marks_at(const uint8_t *entry, uint32_t scan_at, int32_t i)
+{
+    packed p;
+    memcpy(&p, entry + sizeof(head) + (size_t)i * sizeof p, sizeof p);
+    return scan_at + ((uint32_t)p.bit_hi << 16 | p.bit_lo) / 8;
+}
+
+bool pen__jpeg_marks_fit(const pen__jpeg_grid *grid, const pen__jpeg_marks_about *about,
+                         size_t entry_len)
+{
+    return grid->per_row > 0 && about->step == grid->step && about->n_rows <= grid->n_rows &&
+           about->is_complete <= (about->n_rows == grid->n_rows) &&
+           entry_len == entry_bytes(grid, about->n_rows);
 }
 
 bool pen__jpeg_marks_load(pen__jpeg_marks *marks, const uint8_t *entry, size_t entry_len,
                           const uint8_t *src, size_t len)
 {
     head h;
+    pen__jpeg_marks_about about;
     const pen__jpeg_grid *grid = &marks->grid;
-    if (entry_len < sizeof h || grid->per_row == 0)
+    if (!pen__jpeg_marks_peek(entry, entry_len, &about) ||
+        !pen__jpeg_marks_fit(grid, &about, entry_len))
         return false;
     memcpy(&h, entry, sizeof h);
-    if (h.version != VERSION || h.step != grid->step || h.n_rows == 0 ||
-        h.n_rows > (uint32_t)grid->n_rows || h.is_complete > (h.n_rows == (uint32_t)grid->n_rows) ||
-        entry_len != entry_bytes(grid, (int32_t)h.n_rows) ||
-        h.check != pen__hash64(entry + sizeof h.check, entry_len - sizeof h.check) ||
-        h.content != pen__hash64(src, len))
+    if (about.scan_at != marks->scan_at || (src && h.content != pen__hash64(src, len)))
         return false;
     memcpy(marks->bytes, entry, entry_len);
-    marks->n_rows = (int32_t)h.n_rows;
+    marks->n_rows = about.n_rows;
     marks->n_marks = marks->n_rows * grid->per_row + 1;
-    marks->is_complete = h.is_complete;
+    marks->is_complete = about.is_complete;
+    marks->stamp = about.stamp;
     return true;
 }
 
@@ -114,6 +150,8 @@ size_t pen__jpeg_marks_seal(pen__jpeg_marks *marks, const uint8_t *src, size_t l
 {
     size_t n_bytes = entry_bytes(&marks->grid, marks->n_rows);
     head h = {.content = pen__hash64(src, len),
+              .stamp = marks->stamp,
+              .scan_at = (uint32_t)marks->scan_at,
               .n_rows = (uint32_t)marks->n_rows,
               .step = (uint16_t)marks->grid.step,
               .is_complete = marks->is_complete,

@@ -360,18 +360,23 @@ static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
     return 0;
 }
 
+/* With the last row in the window, what follows it counts, too. */
+static bool needs_end(const strips *s)
+{
+    return last_row(s) == s->frame.height - 1 && !s->marks->is_complete;
+}
+
 static int decode_strips(strips *s)
 {
     int32_t first = s->first_strip, wanted = s->end_strip, n = s->n_strips_read;
     int32_t known = s->marks->n_rows;
-    bool needs_end = last_row(s) == s->frame.height - 1 && !s->marks->is_complete;
+    bool is_end_unknown = needs_end(s);
     s->next_row = s->job->window.y;
     s->full.n = s->low.n = s->n_slots = 0;
     int rc = pen__jpeg_decode_known(s, first, known < wanted ? known : wanted);
-    if (rc == 0 && (known < n || needs_end))
+    if (rc == 0 && (known < n || is_end_unknown))
         rc = decode_unknown(s, first, wanted, n);
-    /* with the last row in the window, what follows it counts, too */
-    if (rc == 0 && needs_end) {
+    if (rc == 0 && is_end_unknown) {
         if (!pen__jpeg_scan_is_at_end(&s->scans[0]))
             return PEN__JPEG_DECLINED;
         s->marks->is_complete = s->marks->n_rows == s->n_strips;
@@ -416,7 +421,8 @@ static void set_lanes(strips *s, pen__jpeg_window *own, source from)
     const pen__jpeg_guess_job guess = guess_job(s, own);
     int32_t n_rows = s->marks->n_rows;
     bool can = from != PASSED && s->room && s->kernels->is_zigzag && s->marks->grid.per_row > 0;
-    bool guesses = can && own->count_tables && pen__jpeg_guess_is_worth_it(&guess, s->marks);
+    bool guesses = can && own->count_tables && !own->is_partial &&
+                   pen__jpeg_guess_is_worth_it(&guess, s->marks);
     s->has_lanes = can && (n_rows > 0 || guesses) &&
                    pen__jpeg_stretches_start(&s->stretches, &s->frame, &own->lane_tables,
                                              s->job->src, s->job->len, s->room);
@@ -429,19 +435,24 @@ static int decode_marked(strips *s, pen__jpeg_window *own, source from)
 {
     const pen__decode_job *job = s->job;
     pen__jpeg_marks_begin(s->marks, &s->frame, job->len);
-    if (from == GIVEN &&
-        !pen__jpeg_marks_load(s->marks, own->known, own->n_known, job->src, job->len))
+    if (from == GIVEN && !pen__jpeg_marks_load(s->marks, own->known, own->n_known,
+                                               own->is_partial ? NULL : job->src, job->len))
         return PEN__JPEG_DECLINED;
-    s->gathers = own->gathers && s->marks->grid.per_row > 0;
+    if (own->is_partial && (s->marks->n_rows < s->n_strips_read || needs_end(s)))
+        return PEN__JPEG_DECLINED;
+    s->gathers = own->gathers && !own->is_partial && s->marks->grid.per_row > 0;
     int32_t n_rows = s->marks->n_rows;
     bool was_complete = s->marks->is_complete;
     s->has_scans = false;
     s->tables = &own->tables;
     set_lanes(s, own, from);
     int rc = decode_strips(s);
-    if (rc == 0 && own->gathers &&
-        (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete))
+    if (rc == 0 && s->gathers &&
+        (s->marks->n_rows > n_rows || s->marks->is_complete > was_complete ||
+         (n_rows > 0 && own->stamp && s->marks->stamp != own->stamp))) {
+        s->marks->stamp = own->stamp;
         own->n_found = pen__jpeg_marks_seal(s->marks, job->src, job->len);
+    }
     own->counts.n_indexed += rc == 0 && n_rows > 0;
     own->counts.n_guessed += rc == 0 && s->has_guessed;
     return rc;
@@ -453,7 +464,7 @@ int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, u
     s.job = job;
     own->n_found = 0;
     if (!is_ours(&s)) {
-        own->counts.n_foreign++;
+        own->counts.n_foreign += !own->is_partial;
         return PEN__JPEG_DECLINED;
     }
     s.kernels = pen__jpeg_kernels_get();
@@ -462,11 +473,11 @@ int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, u
     set_need(&s);
     place(&s, scratch);
     int rc = own->n_known > 0 ? decode_marked(&s, own, GIVEN) : PEN__JPEG_DECLINED;
-    if (rc == PEN__JPEG_DECLINED)
+    if (rc == PEN__JPEG_DECLINED && !own->is_partial)
         rc = decode_marked(&s, own, GUESSED);
-    if (rc == PEN__JPEG_DECLINED && s.has_guessed)
+    if (rc == PEN__JPEG_DECLINED && !own->is_partial && s.has_guessed)
         rc = decode_marked(&s, own, PASSED);
     own->counts.n_own += rc == 0;
-    own->counts.n_flawed += rc == PEN__JPEG_DECLINED;
+    own->counts.n_flawed += rc == PEN__JPEG_DECLINED && !own->is_partial;
     return rc;
 }

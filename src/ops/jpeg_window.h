@@ -30,7 +30,9 @@ typedef struct pen__jpeg_window {
     const uint8_t *known;
     size_t n_known;
     bool gathers;
-    size_t n_found; /* length of the entry in marks.bytes; 0: the last file gave nothing new */
+    uint64_t stamp;  /* of that file, for marks that are gathered */
+    bool is_partial; /* only what the marks lead to is there (jpeg_extent.h) */
+    size_t n_found;  /* length of the entry in marks.bytes; 0: the last file gave nothing new */
     pen__jpeg_marks marks;
 } pen__jpeg_window;
 
@@ -38,7 +40,8 @@ typedef struct pen__jpeg_window {
 size_t pen__jpeg_window_bound(const pen_image_info *info);
 
 /* Carry out the job.  `scratch` has pen__jpeg_window_bound bytes, aligned to 64.
- * 0, PEN_ECANCELED or PEN__JPEG_DECLINED; in the last case the destination may have
+ * 0, PEN_ECANCELED or PEN__JPEG_DECLINED, which of a partial file says that all of it is needed; in
+ * the last case the destination may have
  * been written to, and job->err has not. */
 int pen__jpeg_window_decode(pen__jpeg_window *own, const pen__decode_job *job, uint8_t *scratch);
 

@@ -6,8 +6,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/fail.h"
 #include "base/mem.h"
 #include "source/cachedir.h"
@@ -227,28 +229,90 @@ int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_er
                : pen__fail_errno(err, errno, "open directory", pen__show(&shown, path, len));
 }
 
-int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
-                           uint8_t *dst, size_t len, pen_error *err)
+static const pen__entry *entry_of(const pen_dataset *ds, int64_t id)
 {
-    (void)block;
-    char path[PEN_KEY_MAX];
+    return id >= 0 && id < (int64_t)ds->index.n ? &ds->index.entries[id] : NULL;
+}
+
+uint64_t pen__file_stamp(const struct stat *st)
+{
+    enum { JUST_NOW_S = 2 };
+    if (st->st_mtim.tv_sec > time(NULL) - JUST_NOW_S)
+        return 0;
+    const int64_t facts[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
+                             st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
+    return pen__hash64(facts, sizeof facts) | 1;
+}
+
+void pen__opened_close(const pen__opened *opened)
+{
+    if (opened->is_own)
+        close(opened->fd);
+}
+
+static int explain_length(const char *path, size_t n, size_t len, int64_t has, pen_error *err)
+{
     pen__shown shown;
-    size_t n = pen__index_path(&ds->index, entry, strlen(pen__index_name(&ds->index, entry)), path);
+    return pen__fail(err, PEN_EIO, -1,
+                     "'%s' changed since it was indexed: it had %zu bytes and has %lld",
+                     pen__show(&shown, path, n), len, (long long)has);
+}
+
+/* The file of an entry; its path, of *n bytes, for messages. */
+static int open_file(const pen_dataset *ds, const pen__entry *entry, size_t len,
+                     char path[PEN_KEY_MAX], size_t *n, pen__opened *out, pen_error *err)
+{
+    pen__shown shown;
     struct stat st;
+    *n = pen__index_path(&ds->index, entry, strlen(pen__index_name(&ds->index, entry)), path);
     int fd = (ds->is_confined ? pen__open_beneath : pen__open_regular)(ds->root_fd, path, &st, err);
     if (fd < 0) {
         pen__fail_prefix(err, "in '%s'", pen__show(&shown, ds->root, strlen(ds->root)));
         return fd;
     }
-    int64_t got = (uint64_t)st.st_size == len ? pen__pread_full(fd, dst, len, 0) : st.st_size;
-    close(fd);
+    if ((uint64_t)st.st_size != len) {
+        close(fd);
+        return explain_length(path, *n, len, st.st_size, err);
+    }
+    *out = (pen__opened){.fd = fd, .is_own = true, .stamp = pen__file_stamp(&st)};
+    return 0;
+}
+
+int pen__dataset_open_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
+                           size_t len, pen__opened *out, pen_error *err)
+{
+    (void)block;
+    char path[PEN_KEY_MAX];
+    size_t n;
+    return open_file(ds, entry, len, path, &n, out, err);
+}
+
+int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
+                           uint8_t *dst, size_t len, pen_error *err)
+{
+    (void)block;
+    char path[PEN_KEY_MAX];
+    size_t n;
+    pen__shown shown;
+    pen__opened file = {.fd = -1};
+    int rc = open_file(ds, entry, len, path, &n, &file, err);
+    if (rc)
+        return rc;
+    int64_t got = pen__pread_full(file.fd, dst, len, 0);
+    pen__opened_close(&file);
     if (got < 0)
         return pen__fail_errno(err, (int)-got, "read", pen__show(&shown, path, n));
-    if ((uint64_t)got != len)
-        return pen__fail(err, PEN_EIO, -1,
-                         "'%s' changed since it was indexed: it had %zu bytes and has %lld",
-                         pen__show(&shown, path, n), len, (long long)got);
-    return 0;
+    return (uint64_t)got == len ? 0 : explain_length(path, n, len, got, err);
+}
+
+int pen__dataset_open_sample(const pen_dataset *ds, int64_t id, pen__opened *out, pen_error *err)
+{
+    const pen__entry *entry = entry_of(ds, id);
+    if (!entry)
+        return pen__fail(err, PEN_EINVAL, -1, "no such sample");
+    if (!ds->source->open_field)
+        return PEN_EUNSUPPORTED;
+    return ds->source->open_field(ds, entry, entry->block, entry->length, out, err);
 }
 
 void pen_dataset_jpeg_index(const pen_dataset *ds, int64_t *n_samples, int64_t *n_bytes)
@@ -288,11 +352,6 @@ int64_t pen_dataset_index_bytes(const pen_dataset *ds)
 {
     return (int64_t)(sizeof *ds + ds->state_bytes) + pen__index_bytes(&ds->index) +
            (int64_t)(ds->classes.cap * sizeof *ds->classes.items);
-}
-
-static const pen__entry *entry_of(const pen_dataset *ds, int64_t id)
-{
-    return id >= 0 && id < (int64_t)ds->index.n ? &ds->index.entries[id] : NULL;
 }
 
 int64_t pen_dataset_key(const pen_dataset *ds, int64_t id, char *dst, size_t dst_cap)

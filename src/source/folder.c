@@ -233,4 +233,5 @@ const pen__source pen__source_folder = {
     .name = "folder",
     .open = folder_open,
     .read = pen__dataset_read_file,
+    .open_field = pen__dataset_open_file,
 };

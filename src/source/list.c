@@ -133,4 +133,5 @@ int pen__list_fill(pen_dataset *ds, const pen__list *list, const pen_dataset_opt
 const pen__source pen__source_list = {
     .name = "list",
     .read = pen__dataset_read_file,
+    .open_field = pen__dataset_open_file,
 };

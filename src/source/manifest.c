@@ -245,4 +245,5 @@ const pen__source pen__source_manifest = {
     .name = "manifest",
     .open = manifest_open,
     .read = pen__dataset_read_file,
+    .open_field = pen__dataset_open_file,
 };

@@ -31,6 +31,14 @@ typedef struct pen__wanted {
 /* What a parcel's place has beyond the file or, where they are more, the finished pixels. */
 enum { PEN__SOURCE_PARCEL_ROOM = 64 };
 
+/* A field of a sample in an open file. */
+typedef struct pen__opened {
+    int fd;
+    bool is_own;    /* closed afterwards */
+    uint64_t at;    /* of its first byte */
+    uint64_t stamp; /* of the file (pen__file_stamp) */
+} pen__opened;
+
 typedef struct pen__source {
     const char *name;
     /* Fill ds->index (through pen__index_keys) and ds->classes.  `opts` is complete.  On error
@@ -40,6 +48,10 @@ typedef struct pen__source {
      * Thread-safe.  Returns 0 or PEN_EIO. */
     int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                 size_t len, pen_error *err);
+    /* Where the `len` bytes of a field are, for somebody who wants some of them; ended by
+     * pen__opened_close.  Thread-safe.  0 or PEN_EIO.  NULL: they cannot be had like that. */
+    int (*open_field)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, size_t len,
+                      pen__opened *out, pen_error *err);
     /* Bring a sample as a parcel (engine/parcel.h) into dst, instead of its file: from where
      * somebody has done a part of the journey already.  dst_cap is pen__parcel_bound of the file's
      * length, and PEN__SOURCE_PARCEL_ROOM more.  Blocks, until `cancel`, which may be NULL, ends it
@@ -75,6 +87,18 @@ int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_er
 /* The read of folders, manifests and lists: one file relative to root_fd. */
 int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
                            uint8_t *dst, size_t len, pen_error *err);
+
+/* Their open_field. */
+int pen__dataset_open_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
+                           size_t len, pen__opened *out, pen_error *err);
+
+/* Where a sample is, to read some of it: PEN_EUNSUPPORTED if its source has no open_field. */
+int pen__dataset_open_sample(const pen_dataset *ds, int64_t id, pen__opened *out, pen_error *err);
+void pen__opened_close(const pen__opened *opened);
+/* A number that a file keeps as long as it is not changed, from its length and times; 0 for one
+ * that was changed just now, and could be again without having another time. */
+struct stat;
+uint64_t pen__file_stamp(const struct stat *st);
 
 /* Make the first component of each sample's directory its class.  Needs a sorted index. */
 int pen__dataset_label_by_directory(pen_dataset *ds, pen_error *err);

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -332,6 +333,25 @@ static int acquire(tar_state *state, shard *s, bool *is_own, pen_error *err)
     return fd;
 }
 
+static int tar_open_field(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
+                          size_t len, pen__opened *out, pen_error *err)
+{
+    (void)len;
+    tar_state *state = ds->state;
+    shard *s = &state->shards[entry->shard];
+    struct stat st;
+    *out = (pen__opened){.at = (uint64_t)block * PEN__BLOCK};
+    out->fd = acquire(state, s, &out->is_own, err);
+    if (out->fd < 0)
+        return out->fd;
+    if (fstat(out->fd, &st) != 0) {
+        pen__opened_close(out);
+        return pen__fail(err, PEN_EIO, -1, "a shard's state cannot be read");
+    }
+    out->stamp = pen__file_stamp(&st);
+    return 0;
+}
+
 static int tar_read(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                     size_t len, pen_error *err)
 {
@@ -376,5 +396,6 @@ const pen__source pen__source_tar = {
     .name = "tar",
     .open = tar_open,
     .read = tar_read,
+    .open_field = tar_open_field,
     .close = tar_close,
 };

@@ -4,6 +4,7 @@
 
 #include "base/digest.h"
 #include "base/mem.h"
+#include "ops/jpeg_extent.h"
 
 /* A decoder of each way. */
 typedef struct pair {
@@ -430,6 +431,108 @@ static void forged_entries_do_no_harm(void **state)
     free(px);
 }
 
+/* --- parts of files --- */
+
+/* The file with nothing but what a window is said to need; no data: all of it. */
+static file only_extent(file f, file entry, pen__rect window, size_t *n_missing)
+{
+    pen__jpeg_marks_about about;
+    pen__jpeg_extent extent;
+    pen_image_info info;
+    assert_int_equal(pen_image_probe(f.data, f.len, &info, NULL), 0);
+    if (!pen__jpeg_marks_peek(entry.data, entry.len, &about) ||
+        !pen__jpeg_extent_of(&extent, entry.data, entry.len, &about, f.data, f.len, &info, window))
+        return (file){0};
+    file part = copy_of(f.data, f.len);
+    for (size_t i = about.scan_at; i < f.len; i++)
+        if (i < extent.begin || i >= extent.end)
+            part.data[i] = i % 3 ? 0xFF : 0xD9; /* markers are the worst that can be there */
+    *n_missing += f.len - about.scan_at - (extent.end - extent.begin);
+    return part;
+}
+
+static void parts_are_enough_for_windows(void **state)
+{
+    pair *p = *state;
+    uint64_t dice = 12;
+    size_t n_missing = 0;
+    for (int k = 0; k < N_ORDINARY_KINDS; k++)
+        for (int i = 0; i < 8; i++) {
+            int w = roll_between(&dice, 60, 300), h = roll_between(&dice, 120, 400);
+            file f = marked_file(&ordinary_kinds[k], w, h, (uint64_t)i);
+            file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, w, h});
+            uint8_t *px[2] = {malloc((size_t)(w * h * 3)), malloc((size_t)(w * h * 3))};
+            for (int n = 0; n < 12 && entry.len > 0; n++) {
+                pen__rect window = random_window(&dice, w, h);
+                file part = only_extent(f, entry, window, &n_missing);
+                assert_non_null(part.data);
+                pen__decoder_give_marks(p->own, entry.data, entry.len);
+                pen__decoder_give_stamp(p->own, 7, true);
+                assert_int_equal(decode_into(p->own, part, window, px[0], NULL), 0);
+                assert_int_equal(decode_into(p->library, f, window, px[1], NULL), 0);
+                assert_memory_equal(px[0], px[1],
+                                    (size_t)(window.w * window.h * ordinary_kinds[k].channels));
+                free(part.data);
+            }
+            free(px[0]), free(px[1]), free(entry.data), free(f.data);
+        }
+    assert_true(n_missing > 0);
+}
+
+/* Without marks, with those of another file, or with other bytes: all of the file is asked for. */
+static void parts_that_do_not_fit_are_no_verdict(void **state)
+{
+    enum { W = 160, H = 200 };
+    pair *p = *state;
+    const pen__rect window = {20, 80, 100, 60};
+    uint8_t *px = malloc(W * H * 3);
+    size_t n_missing = 0;
+    file f = marked_file(&ordinary_kinds[9], W, H, 4), g = marked_file(&ordinary_kinds[9], W, H, 5);
+    file entry = gather(p->own, f, (file){0}, (pen__rect){0, 0, W, H});
+    file other = gather(p->own, g, (file){0}, (pen__rect){0, 0, W, H});
+    file part = only_extent(f, entry, window, &n_missing);
+    const file entries[] = {{0}, other, entry};
+    for (int i = 0; i < 3; i++) {
+        if (i == 2)
+            memset(part.data + part.len / 2, 0x5A, 100);
+        pen__decoder_give_marks(p->own, entries[i].data, entries[i].len);
+        pen__decoder_give_stamp(p->own, 7, true);
+        assert_int_equal(decode_into(p->own, part, window, px, NULL), PEN_AGAIN);
+    }
+    assert_int_equal(decode_into(p->own, f, window, px, NULL), 0); /* the next one is whole again */
+    free(px), free(part.data), free(entry.data), free(other.data), free(f.data), free(g.data);
+}
+
+/* A stamp is kept with marks, and a new one makes a new entry of the old marks. */
+static void entries_have_the_stamp_of_their_file(void **state)
+{
+    enum { W = 160, H = 120 };
+    pair *p = *state;
+    uint8_t *px = malloc(W * H * 3);
+    pen__jpeg_marks_about about;
+    file f = marked_file(&ordinary_kinds[9], W, H, 4), entry = {0};
+    for (uint64_t stamp = 7; stamp < 9; stamp++) {
+        const void *found;
+        pen__decoder_give_marks(p->own, entry.data, entry.len);
+        pen__decoder_give_stamp(p->own, stamp, false);
+        assert_int_equal(decode_into(p->own, f, (pen__rect){0, 0, W, H}, px, NULL), 0);
+        size_t n = pen__decoder_take_marks(p->own, &found);
+        assert_true(n > 0);
+        free(entry.data);
+        entry = copy_of(found, n);
+        assert_true(pen__jpeg_marks_peek(entry.data, entry.len, &about));
+        assert_int_equal(about.stamp, stamp);
+        assert_true(about.is_complete);
+    }
+    for (size_t i = 0; i < entry.len; i += 7) {
+        entry.data[i] ^= 4;
+        assert_false(pen__jpeg_marks_peek(entry.data, entry.len, &about));
+        entry.data[i] ^= 4;
+    }
+    assert_false(pen__jpeg_marks_peek(entry.data, 20, &about));
+    free(px), free(entry.data), free(f.data);
+}
+
 /* --- memory --- */
 
 static void a_failing_allocation_is_reported_and_leaks_nothing(void **state)
@@ -471,6 +574,9 @@ int main(void)
         cmocka_unit_test(entries_grow_with_the_windows),
         cmocka_unit_test(entries_that_do_not_fit_are_not_used),
         cmocka_unit_test(forged_entries_do_no_harm),
+        cmocka_unit_test(parts_are_enough_for_windows),
+        cmocka_unit_test(parts_that_do_not_fit_are_no_verdict),
+        cmocka_unit_test(entries_have_the_stamp_of_their_file),
         cmocka_unit_test(a_failing_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(the_second_image_of_a_size_allocates_nothing),
     };

@@ -1,6 +1,9 @@
 /* test_loader_index.c - the index of JPEG files: quicker, and not a byte different. */
 #include "testing.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <penstock/penstock.h>
 #include <xxhash.h>
 
@@ -10,6 +13,7 @@
 enum { PICTURES = 12, BATCH = 4, BATCHES = PICTURES / BATCH };
 
 static pen_pipeline *pipe_;
+static int n_readers; /* that read ahead */
 
 /* All files have the same length: behind the end marker anything may follow. */
 static void put_picture(int i, uint64_t seed)
@@ -20,6 +24,8 @@ static void put_picture(int i, uint64_t seed)
     make_parents(name);
     write_jpeg(in_tree(name), 150 + 7 * i, 200 - 5 * i, seed);
     assert_int_equal(truncate(in_tree(name), LENGTH), 0);
+    const struct timespec long_ago[2] = {{1e9, 0}, {1e9, 0}}; /* what is new is not believed */
+    assert_int_equal(utimensat(AT_FDCWD, in_tree(name), long_ago, 0), 0);
 }
 
 static int set_up(void **state)
@@ -42,6 +48,7 @@ static int tear_down(void **state)
 typedef struct outcome {
     uint64_t hash; /* of all bytes of all epochs */
     pen_loader_stats stats;
+    int64_t bytes_in;
 } outcome;
 
 static pen_loader_opts options(int workers, bool use_index)
@@ -67,6 +74,13 @@ static outcome run(const pen_loader_opts *o, int n_epochs)
     ds_opts.cache_dir = in_tree("cache");
     assert_int_equal(pen_dataset_open(&ds, in_tree("data"), &ds_opts, &err), 0);
     assert_int_equal(pen_loader_create(&loader, ds, pipe_, o, &err), 0);
+    pen_knobs knobs;
+    pen_knobs_init(&knobs);
+    if (n_readers > 0) {
+        knobs.value[PEN_KNOB_IO] = n_readers;
+        knobs.value[PEN_KNOB_READ_AHEAD] = 2 * n_readers;
+        assert_int_equal(pen_loader_set_knobs(loader, &knobs, &err), 0);
+    }
     for (int epoch = 0; epoch < n_epochs; epoch++) {
         int rc;
         while ((rc = pen_loader_next(loader, -1, &batch, &err)) == 0) {
@@ -77,6 +91,9 @@ static outcome run(const pen_loader_opts *o, int n_epochs)
         assert_int_equal(rc, PEN_END);
     }
     pen_loader_get_stats(loader, &out.stats);
+    pen_pipeline_stats now = PEN_PIPELINE_STATS_INIT;
+    assert_int_equal(pen_loader_get_pipeline_stats(loader, &now), 0);
+    out.bytes_in = now.bytes_in;
     pen_loader_free(loader);
     pen_dataset_unref(ds);
     return out;
@@ -136,6 +153,46 @@ static void an_index_of_other_pictures_is_not_used(void **state)
     assert_true(run_epochs(2, true, 2).hash == plain.hash);
 }
 
+/* Of files that are indexed parts are enough, and what comes out is the same. */
+static void parts_of_files_are_enough(void **state)
+{
+    (void)state;
+    const outcome plain = run_epochs(0, false, 4);
+    setenv("PENSTOCK_PARTS", "always", 1);
+    const outcome first = run_epochs(0, true, 4);
+    assert_true(first.hash == plain.hash);
+    assert_true(first.bytes_in < plain.bytes_in);
+    const outcome later = run_epochs(0, true, 4);
+    assert_true(later.hash == plain.hash);
+    assert_true(later.bytes_in < first.bytes_in);
+    assert_int_equal(later.stats.jpeg_indexed, 4 * PICTURES);
+    assert_true(run_epochs(3, true, 4).hash == plain.hash);
+    n_readers = 3;
+    assert_true(run_epochs(2, true, 4).hash == plain.hash);
+    n_readers = 0;
+    setenv("PENSTOCK_PARTS", "off", 1);
+    assert_int_equal(run_epochs(0, true, 4).bytes_in, plain.bytes_in);
+    unsetenv("PENSTOCK_PARTS"); /* this machine is fast enough for all of it */
+    assert_true(run_epochs(0, true, 4).hash == plain.hash);
+}
+
+/* Written anew, with the same length and the same time: the kernel knows better. */
+static void parts_of_other_files_are_not_used(void **state)
+{
+    (void)state;
+    setenv("PENSTOCK_PARTS", "always", 1);
+    run_epochs(0, true, 2);
+    usleep(20000); /* the clock of file systems ticks */
+    for (int i = 0; i < PICTURES; i++)
+        put_picture(i, (uint64_t)(i + 50));
+    const outcome after = run_epochs(0, true, 2), again = run_epochs(0, true, 2);
+    unsetenv("PENSTOCK_PARTS");
+    const outcome plain = run_epochs(0, false, 2);
+    assert_true(after.hash == plain.hash);
+    assert_true(again.hash == plain.hash);
+    assert_true(again.bytes_in < plain.bytes_in); /* and the new ones are known by now */
+}
+
 static void the_index_can_be_switched_off_or_limited(void **state)
 {
     (void)state;
@@ -163,6 +220,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(tensors_are_the_same_with_and_without),
         TEST(an_index_of_other_pictures_is_not_used),
+        TEST(parts_of_files_are_enough),
+        TEST(parts_of_other_files_are_not_used),
         TEST(the_index_can_be_switched_off_or_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
