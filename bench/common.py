@@ -51,6 +51,7 @@ class Job:
     batch_size: int
     threads: int
     seed: int
+    is_slow: bool = False  # what is read comes over a slow wire, of which the kernel keeps nothing
 
     def files(self) -> list[Path]:
         """The view's JPEG files in a fixed order."""

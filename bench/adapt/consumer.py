@@ -153,7 +153,9 @@ class Peer:
 
     def __init__(self, entrant: Entrant, scenario: Scenario, options: argparse.Namespace) -> None:
         size = scenario.batch_size
-        self._loader = load_peer(entrant.name, options.view, size, options.seed, entrant.workers)
+        self._loader = load_peer(
+            entrant.name, options.view, size, options.seed, entrant.workers, scenario.needs_slowfs
+        )
 
     def open(self) -> Callable[[int], Iterator[Any]]:
         return self._loader.open()

@@ -58,8 +58,11 @@ def best_of_torch(names: list[str], rates: dict[str, float]) -> str | None:
     return max(there, key=lambda name: rates[name], default=None)
 
 
-def load_peer(name: str, view: Path, batch_size: int, seed: int, workers: int | None) -> Loader:
+def load_peer(
+    name: str, view: Path, batch_size: int, seed: int, workers: int | None, is_slow: bool
+) -> Loader:
     """A contestant of bench.run, imported and not yet made."""
     variant, threads = ("torch-turbo", workers or 0) if workers is not None else _PEERS[name][1:]
-    loader: Loader = module_of(variant).load(Job(variant, view, batch_size, threads, seed))
+    job = Job(variant, view, batch_size, threads, seed, is_slow)
+    loader: Loader = module_of(variant).load(job)
     return loader

@@ -13,6 +13,7 @@ VARIANTS = {
 }
 
 PREFETCH = 2
+BUFFER = 1024  # encoded samples among which it shuffles: its default
 
 
 def _images(fn: Any, types: Any, encoded: Any, fused: bool) -> Any:
@@ -38,7 +39,10 @@ def load(job: Job) -> Loader:
             random_shuffle=True,
             name="reader",
             seed=job.seed,
-            initial_fill=len(job.files()),  # as good a shuffle as the others'
+            # As good a shuffle as the others', if the wire brings so much before the first batch.
+            initial_fill=BUFFER if job.is_slow else len(job.files()),
+            # Mapped files would be read while it starts, and kept, whatever the wire is like by then.
+            dont_use_mmap=job.is_slow,
         )
         return fn.crop_mirror_normalize(
             _images(fn, types, encoded, fused),
