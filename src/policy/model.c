@@ -54,7 +54,8 @@ enum {
     STAYS_NEW = 8,   /* periods in a row: then it is no chance */
     MOST_STEP = 4,
     RECENT = 12,
-    FIRST_READERS = 32
+    FIRST_READERS = 32,
+    BUSY_READERS = 4 /* keep a wire busy, however long somebody is away from it between two reads */
 };
 
 static const double waits = 0.03;       /* of the time: worth doing something about */
@@ -248,7 +249,7 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
 {
     const pen_knobs before = *knobs;
     const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    if (io < 4 || !(s->read_s > 2 * m->best_read_s) ||
+    if (io < 2 * BUSY_READERS || !(s->read_s > 2 * m->best_read_s) ||
         !move(table, knobs, PEN_KNOB_IO, floor(io / 2), false))
         return false;
     move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * floor(io / 2), false);
@@ -388,7 +389,18 @@ static void note_source(memory *m, const pen_policy_state *s, double workers)
                          : 0;
 }
 
-static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs, char *reason)
+/* Many readers brought no more than none, because the source is at its limit.  Then a few are
+ * right: workers that read for themselves leave it idle while they compute, for some hundredths of
+ * the time, which is less than a trial can tell. */
+static void keep_source_busy(const pen_knob_info *table, pen_knobs *knobs)
+{
+    if (move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * BUSY_READERS, true) &&
+        knobs->value[PEN_KNOB_READ_AHEAD] <= 2 * BUSY_READERS)
+        move(table, knobs, PEN_KNOB_IO, BUSY_READERS, false);
+}
+
+static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                         pen_knobs *knobs, char *reason)
 {
     const double workers = knobs->value[PEN_KNOB_WORKERS];
     const pen__trial_end end = pen__trial_step(&m->trial, s, knobs);
@@ -407,6 +419,8 @@ static void finish_trial(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     else
         hold(m, m->subject);
     note_given_back(m, is_kept);
+    if (m->subject == MORE_THREADS && !is_kept && m->source_rate > 0)
+        keep_source_busy(table, knobs);
     const bool takes_as_long = s->read_s > 0.75 * m->tried_read_s;
     if (m->subject == FEWER_READERS && !is_kept && takes_as_long) /* nobody queued: it is slower */
         m->best_read_s = m->tried_read_s;
@@ -540,7 +554,7 @@ static void decide_threads(memory *m, const pen_policy_state *state, const pen_k
     note_machine(m, s, knobs, reason);
     age_holds(m);
     if (m->trial.is_on) {
-        finish_trial(m, s, knobs, reason);
+        finish_trial(m, s, table, knobs, reason);
         return;
     }
     if (!m->has_begun && s->batches > 0) {

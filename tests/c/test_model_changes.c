@@ -27,8 +27,36 @@ static void model_asks_for_few_readers_on_a_wire_that_changes(void **state)
                     mean_share += delivered(&w, &d.knobs) / best / 640;
             }
         }
-        assert_true(mean_readers < 8);
-        assert_true(mean_share > 0.97);
+        assert_true(mean_readers < 10);
+        assert_true(mean_share > 0.98);
+    }
+}
+
+/* A wire that two workers leave idle for 4 % of the time while they compute.  No trial tells that
+ * from noise; a few readers are known to mend it. */
+static void model_keeps_a_wire_busy(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world w = usual();
+        w.compute_s = 1.2e-3;
+        w.wire_s = 3.6e-3;
+        w.step_s = 0.02;
+        w.batch = 32;
+        w.noise = 0.1;
+        w.random = seed;
+        driver d;
+        start(&d, "model", &w);
+        assert_true(delivered(&w, &d.knobs) < 0.97 * oracle(&w));
+        double mean_share = 0, mean_readers = 0;
+        run(&d, &w, 20);
+        for (int period = 0; period < 400; period++) {
+            run(&d, &w, 1);
+            mean_share += delivered(&w, &d.knobs) / oracle(&w) / 400;
+            mean_readers += readers(&d.knobs) / 400;
+        }
+        assert_true(mean_share > 0.985);
+        assert_true(mean_readers < 16);
     }
 }
 
@@ -195,6 +223,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_asks_for_few_readers_on_a_wire_that_changes),
+        cmocka_unit_test(model_keeps_a_wire_busy),
         cmocka_unit_test(model_opens_no_room_for_times_that_are_over),
         cmocka_unit_test(giving_back_is_judged_by_the_rate_where_the_loop_waits_much),
         cmocka_unit_test(model_keeps_no_room_that_is_only_filled),
