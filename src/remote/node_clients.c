@@ -2,7 +2,8 @@
  *
  * A client is an address.  Its account outlives its connections, so that coming back does not help;
  * when all places are taken, the account that was idle for longest makes room.  There are more
- * places than connections, so one is always idle.
+ * places than connections, so one is always idle, but for moments in which many have left requests
+ * behind that threads are still at.
  *
  * Requests and CPU time are buckets that fill with time: what is in them may be used at once.
  * `virtual_ns` is the time that threads have worked for a client, and whoever has the least is
@@ -77,7 +78,7 @@ static int make_room(pen__clients *clients)
         return clients->n++;
     int oldest = NONE;
     for (int i = 0; i < clients->n; i++)
-        if (clients->all[i].n_peers == 0 &&
+        if (clients->all[i].n_peers == 0 && clients->all[i].n_open == 0 &&
             (oldest == NONE || clients->all[i].filled_ns < clients->all[oldest].filled_ns))
             oldest = i;
     if (oldest != NONE)

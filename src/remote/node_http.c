@@ -98,6 +98,7 @@ void pen__exchange_settle(pen__exchange *x)
     if (!x->is_over || x->n_held > 0)
         return;
     pen__queue_drop(&x->queue, &node->chunks);
+    x->client->n_open--;
     pen_pipeline_unref(x->pipe);
     pen__free(x->order);
     pen__free(x->block);
@@ -218,12 +219,14 @@ static enum MHD_Result begin(pen_node *node, struct MHD_Connection *connection, 
         return MHD_NO;
     x->node = node;
     x->peer = peer;
+    x->client = peer->client;
     x->connection = connection;
     pen__route_parse(url, &x->route);
     *own = x;
     pthread_mutex_lock(&node->lock);
     peer->exchange = x;
     peer->touched_ns = pen__now_ns();
+    x->client->n_open++;
     x->next = node->exchanges;
     if (x->next)
         x->next->before = x;

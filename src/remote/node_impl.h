@@ -63,6 +63,7 @@ typedef struct pen__served {
 typedef struct pen__client {
     uint8_t address[16];
     int n_peers;        /* connections */
+    int n_open;         /* requests; threads may be at one whose connection is gone */
     int next;           /* in its chain, -1: last */
     double tokens;      /* requests it may make now */
     double cpu_s;       /* it may use now */
@@ -153,7 +154,8 @@ typedef enum pen__phase {
 
 typedef struct pen__exchange {
     pen_node *node;
-    struct pen__peer *peer;
+    struct pen__peer *peer; /* not once it is over */
+    pen__client *client;
     struct MHD_Connection *connection;
     struct pen__exchange *next, *before; /* all of them */
     struct pen__exchange *next_job;      /* of those that wait for threads */

@@ -199,8 +199,8 @@ static void do_item(worker *w, const task *t)
 
     pthread_mutex_lock(&node->lock);
     node->stats.pack_cpu_ns += cpu_ns;
+    pen__client_used(x->client, cpu_ns); /* also if it has hung up */
     if (!x->is_over) {
-        pen__client_used(x->peer->client, cpu_ns);
         if (n < 0) {
             put_error(node, x, t->item, (int)n, err.text);
         } else {
@@ -248,8 +248,7 @@ static void do_block(worker *w, const task *t)
     x->block_len = x->block_to = len < 0 ? 0 : (size_t)len;
     memcpy(x->etag, etag, sizeof etag);
     x->phase = PEN__PHASE_READY;
-    if (!x->is_over)
-        pen__client_used(x->peer->client, cpu_ns);
+    pen__client_used(x->client, cpu_ns);
 }
 
 /* ---- a thread ---- */

@@ -96,18 +96,22 @@ static void who_was_away_has_saved_nothing_up(void **state)
 static void thousands_of_addresses_come_and_go(void **state)
 {
     (void)state;
-    pen__client *keeper = enter("10.9.9.9", 0);
+    pen__client *keeper = enter("10.9.9.9", 0), *worked_for = enter("10.8.8.8", 0);
+    pen__clients_leave(worked_for);
+    worked_for->n_open = 1; /* a thread is still at its request, and will charge it */
     for (int i = 0; i < 5000; i++) {
         char address[32];
         snprintf(address, sizeof address, "10.1.%d.%d", i / 250, i % 250);
         pen__client *client = enter(address, i);
         assert_non_null(client);
         assert_ptr_not_equal(client, keeper);
+        assert_ptr_not_equal(client, worked_for);
         assert_ptr_equal(enter(address, i), client);
         pen__clients_leave(client);
         pen__clients_leave(client);
     }
     assert_ptr_equal(enter("10.9.9.9", 0), keeper);
+    assert_ptr_equal(enter("10.8.8.8", 0), worked_for);
     assert_true(clients.n <= clients.cap);
 }
 
