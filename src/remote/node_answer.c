@@ -238,17 +238,15 @@ static bool is_complete(const pen__exchange *x)
 static size_t take_bytes(pen__exchange *x, char *dst, size_t cap)
 {
     pen_node *node = x->node;
-    const bool was_full =
-        x->queue.bytes >= node->opts.buffer_bytes || node->chunks.bytes >= node->opts.memory_bytes;
+    const bool was_full = x->queue.bytes >= node->opts.buffer_bytes;
     const size_t n = pen__queue_take(&x->queue, &node->chunks, dst, cap);
     if (n == 0)
         return 0;
     x->peer->touched_ns = pen__now_ns();
     node->stats.sent_bytes += (int64_t)n;
-    if (was_full) {
+    if (was_full)
         x->runnable_ns = x->peer->touched_ns;
-        pthread_cond_broadcast(&node->work);
-    }
+    pen__hold(x, -(int64_t)n);
     return n;
 }
 

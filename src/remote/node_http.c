@@ -98,6 +98,7 @@ void pen__exchange_settle(pen__exchange *x)
     if (!x->is_over || x->n_held > 0)
         return;
     pen__queue_drop(&x->queue, &node->chunks);
+    pen__hold(x, -x->held_bytes);
     x->client->n_open--;
     pen_pipeline_unref(x->pipe);
     pen__free(x->order);

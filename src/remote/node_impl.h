@@ -69,6 +69,7 @@ typedef struct pen__client {
     double cpu_s;       /* it may use now */
     int64_t filled_ns;  /* when these were right */
     int64_t virtual_ns; /* its share so far: the lowest is served next */
+    int64_t held_bytes; /* of memory, by its answers */
 } pen__client;
 
 typedef struct pen__clients {
@@ -118,7 +119,6 @@ typedef struct pen__chunk {
 typedef struct pen__chunks {
     pen__chunk *spare;
     int n_spare;
-    int64_t bytes; /* in queues */
 } pen__chunks;
 
 typedef struct pen__queue {
@@ -162,6 +162,7 @@ typedef struct pen__exchange {
     bool is_queued, is_heavy, is_suspended;
     bool is_over; /* the connection is gone: whoever holds it last frees it */
     int n_held;   /* threads at work on it */
+    int64_t held_bytes;
     pen__phase phase;
     pen__route route;
     const char *refusal; /* decided early, told when the body is in: status and reason */
@@ -185,6 +186,14 @@ typedef struct pen__exchange {
     pen__queue queue;
     int64_t runnable_ns; /* since when a thread could have taken the next item */
 } pen__exchange;
+
+/* Memory of answers, from before they are made until they are sent; guarded by node->lock.  Take
+ * `bytes`, or give them back (less than 0). */
+void pen__hold(pen__exchange *exchange, int64_t bytes);
+/* Is there room for so many more?  All answers together stay within the node's memory, and those of
+ * one client within half of it: no more than that waits for somebody who does not read.  Where
+ * nothing is held, there is always room, and nobody waits for ever. */
+bool pen__may_hold(const pen__exchange *exchange, int64_t bytes);
 
 /* A connection. */
 typedef struct pen__peer {
@@ -229,6 +238,8 @@ struct pen_node {
     pen__exchange *exchanges, *jobs, **last_job;
     pen__peer *peers;
     int n_exchanges, n_heavy, n_peers, n_waiting_items;
+    int64_t held_bytes; /* of memory, by all answers */
+    bool is_short;      /* somebody waits for room */
     pen__clients clients;
     pen__pipelines pipelines;
     pen__chunks chunks;

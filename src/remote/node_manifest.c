@@ -26,7 +26,7 @@ int pen__bytes_reserve(pen__bytes *bytes, size_t len)
 {
     if (len <= bytes->cap)
         return 0;
-    const size_t cap = len + len / 4 + 4096;
+    const size_t cap = bytes->cap ? len + len / 4 + 4096 : len; /* one that grows will grow again */
     uint8_t *data = pen__malloc(cap);
     if (!data)
         return PEN_ENOMEM;

@@ -84,15 +84,15 @@ int pen__node_metrics_write(pen_node *node, pen__text *text)
     *copy = node->stats;
     const int connections = node->n_peers, requests = node->n_exchanges,
               waiting = node->n_waiting_items;
-    const int64_t buffered = node->chunks.bytes;
+    const int64_t held = node->held_bytes;
     pthread_mutex_unlock(&node->lock);
     add_counters(text, copy);
     pen__free(copy);
     add_gauge(text, "connections", NULL, "Open connections.", connections);
     add_gauge(text, "open_requests", NULL, "Requests under way.", requests);
     add_gauge(text, "waiting_items", NULL, "Samples that wait for a thread.", waiting);
-    add_gauge(text, "buffered_bytes", "bytes", "Frames that wait for their clients.",
-              (double)buffered);
+    add_gauge(text, "buffered_bytes", "bytes",
+              "Answers that are being made or wait for their clients.", (double)held);
     add_gauge(text, "cpus", NULL, "Threads that may pack at once.", node->opts.cpus);
     pen__text_add(text, "# EOF\n");
     return text->failed ? PEN_ENOMEM : 0;

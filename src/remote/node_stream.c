@@ -1,7 +1,8 @@
 /* node_stream.c - bytes of an answer between the threads that make them and the network.
  *
  * They stand in chunks of fixed size, which are kept when they are empty: a sample costs no
- * allocation once a node is warm.  All of it is guarded by node->lock.
+ * allocation once a node is warm.  All of it is guarded by node->lock, and so is the count of how
+ * much memory answers hold.
  */
 #include <string.h>
 
@@ -78,7 +79,6 @@ int pen__queue_put(pen__queue *queue, pen__chunks *chunks, const void *data, siz
     if (rc)
         return rc;
     queue->bytes += (int64_t)len;
-    chunks->bytes += (int64_t)len;
     for (const uint8_t *p = data; len > 0;) {
         if (!queue->last || queue->last->to == PEN__CHUNK_BYTES) {
             pen__chunk *chunk = fresh;
@@ -122,16 +122,33 @@ size_t pen__queue_take(pen__queue *queue, pen__chunks *chunks, void *dst, size_t
             drop_first(queue, chunks);
     }
     queue->bytes -= (int64_t)done;
-    chunks->bytes -= (int64_t)done;
     return done;
 }
 
 void pen__queue_drop(pen__queue *queue, pen__chunks *chunks)
 {
-    chunks->bytes -= queue->bytes;
     queue->bytes = 0;
     while (queue->first)
         drop_first(queue, chunks);
+}
+
+void pen__hold(pen__exchange *x, int64_t bytes)
+{
+    pen_node *node = x->node;
+    x->held_bytes += bytes;
+    x->client->held_bytes += bytes;
+    node->held_bytes += bytes;
+    if (bytes < 0 && node->is_short) {
+        node->is_short = false;
+        pthread_cond_broadcast(&node->work);
+    }
+}
+
+bool pen__may_hold(const pen__exchange *x, int64_t bytes)
+{
+    const int64_t all = x->node->held_bytes, own = x->client->held_bytes,
+                  most = x->node->opts.memory_bytes;
+    return all == 0 || (all + bytes <= most && (own == 0 || own + bytes <= most / 2));
 }
 
 void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,

@@ -5,9 +5,9 @@
  * one of the client that got the least so far is next, so that nobody gets more by asking more
  * often.
  *
- * A request has room while the frames that wait for its client are below a limit; beyond the memory
- * of all answers together, while none waits.  So a client that does not read holds some bytes, and
- * no thread.
+ * A request has room while the frames that wait for its client are below a limit, and there is
+ * memory for what comes next.  That is taken before a thread begins, so that answers which nobody
+ * reads hold a known number of bytes, and no thread.
  */
 #include <string.h>
 #include <time.h>
@@ -18,6 +18,8 @@
 #include "base/mem.h"
 #include "engine/pack.h"
 #include "remote/node_impl.h"
+
+enum { PAGE_BYTES = 128 * PEN__NODE_PAGE }; /* of the manifest: a guess, until it is made */
 
 /* One thread's tools. */
 typedef struct worker {
@@ -31,6 +33,7 @@ typedef struct task {
     pen__exchange *exchange;
     int item; /* -1: the block */
     bool may_pack;
+    int64_t bytes; /* held for what it makes */
 } task;
 
 static int64_t thread_cpu_ns(void)
@@ -68,11 +71,30 @@ void pen__work_dequeue(pen_node *node, pen__exchange *exchange)
         }
 }
 
+/* The longest parcel of a file.  Pixels that outgrow it and what a request may have in memory are
+ * not made. */
+static size_t parcel_cap(const pen_node *node, const pen_pipeline *pipe, size_t len)
+{
+    const size_t cap = pen__parcel_bound(pipe, len), raw = pen__parcel_bound(NULL, len);
+    return cap > raw && (int64_t)cap > node->opts.buffer_bytes ? raw : cap;
+}
+
+/* What the next piece of an answer takes. */
+static int64_t bytes_ahead(const pen_node *node, const pen__exchange *x)
+{
+    if (x->route.kind == PEN__ROUTE_MANIFEST)
+        return PAGE_BYTES;
+    const int64_t id = x->order ? x->order->items[x->next_item].id : x->route.id,
+                  len = pen_dataset_length(x->served->ds, id);
+    if (len < 0 || len > node->opts.memory_bytes / 2)
+        return sizeof(pen_error); /* it will not be read */
+    return x->order ? PEN__FRAME_HEAD_BYTES + (int64_t)parcel_cap(node, x->pipe, (size_t)len) : len;
+}
+
 static bool has_room(const pen_node *node, const pen__exchange *exchange)
 {
-    return !exchange->order || exchange->queue.bytes == 0 ||
-           (exchange->queue.bytes < node->opts.buffer_bytes &&
-            node->chunks.bytes < node->opts.memory_bytes);
+    return exchange->queue.bytes < node->opts.buffer_bytes &&
+           pen__may_hold(exchange, bytes_ahead(node, exchange));
 }
 
 static pen__exchange *choose(const pen_node *node)
@@ -88,10 +110,13 @@ static pen__exchange *choose(const pen_node *node)
 static bool take_task(pen_node *node, task *out)
 {
     pen__exchange *x = choose(node);
-    if (!x)
+    if (!x) {
+        node->is_short = node->jobs != NULL;
         return false;
+    }
     const int64_t now = pen__now_ns();
-    *out = (task){.exchange = x, .item = -1};
+    *out = (task){.exchange = x, .item = -1, .bytes = bytes_ahead(node, x)};
+    pen__hold(x, out->bytes);
     if (!x->order || x->next_item + 1 == x->order->n_items)
         pen__work_dequeue(node, x);
     else
@@ -121,6 +146,8 @@ static void put_frame(pen_node *node, pen__exchange *x, const uint8_t *frame, si
     x->n_framed++;
     if (pen__queue_put(&x->queue, &node->chunks, frame, len) != 0)
         x->rc = PEN_ENOMEM;
+    else
+        pen__hold(x, (int64_t)len);
 }
 
 static void put_error(pen_node *node, pen__exchange *x, int item, int code, const char *why)
@@ -136,8 +163,8 @@ static void put_error(pen_node *node, pen__exchange *x, int item, int code, cons
 void pen__work_give_up(pen_node *node, pen__exchange *x, int code, const char *why)
 {
     pen__work_dequeue(node, x);
-    if (!x->order) {
-        x->rc = pen__fail(&x->err, code, -1, "%s", why);
+    if (!x->order) { /* 503 */
+        x->rc = pen__fail(&x->err, PEN_ECANCELED, -1, "%s", why);
         x->phase = PEN__PHASE_READY;
         return;
     }
@@ -163,12 +190,9 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
         .max_cut = item->max_cut,
         .forms = item->forms,
     };
-    /* Pixels that outgrow the file and what a request may have in memory are not made. */
-    size_t cap = pen__parcel_bound(order.pipe, (size_t)len);
-    if (cap > pen__parcel_bound(NULL, (size_t)len) && (int64_t)cap > w->node->opts.buffer_bytes) {
+    const size_t cap = parcel_cap(w->node, order.pipe, (size_t)len);
+    if (cap < pen__parcel_bound(order.pipe, (size_t)len))
         order.pipe = NULL;
-        cap = pen__parcel_bound(NULL, (size_t)len);
-    }
     if (pen__bytes_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     size_t n_marks = 0;
@@ -210,6 +234,7 @@ static void do_item(worker *w, const task *t)
             node->stats.parcel_bytes += n;
         }
     }
+    pen__hold(x, -t->bytes);
 }
 
 /* ---- blocks ---- */
@@ -241,6 +266,10 @@ static void do_block(worker *w, const task *t)
     char etag[PEN__ETAG_TEXT] = "";
     const int64_t began = thread_cpu_ns(), len = make_block(w, x, &block, etag, &err),
                   cpu_ns = thread_cpu_ns() - began;
+    if (len < 0) {
+        pen__free(block);
+        block = NULL;
+    }
     pthread_mutex_lock(&w->node->lock);
     x->block = block;
     x->err = err;
@@ -249,6 +278,7 @@ static void do_block(worker *w, const task *t)
     memcpy(x->etag, etag, sizeof etag);
     x->phase = PEN__PHASE_READY;
     pen__client_used(x->client, cpu_ns);
+    pen__hold(x, (int64_t)x->block_len - t->bytes);
 }
 
 /* ---- a thread ---- */
