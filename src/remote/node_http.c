@@ -6,7 +6,8 @@
  *
  * Whether a request is refused is decided by its head.  The refusal is told when the body is in,
  * for a client that is still sending would not hear it; a body beyond all reason ends the
- * connection.
+ * connection.  Only a request that is complete takes a place among those that are worked on: bodies
+ * that never come take none.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -128,6 +129,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ow
         x->next->before = x->before;
     node->n_exchanges--;
     node->n_heavy -= x->is_heavy;
+    x->client->n_heavy -= x->is_heavy;
     x->is_over = true;
     pen__exchange_settle(x);
     pthread_cond_broadcast(&node->work); /* its memory is free for others */
@@ -155,12 +157,6 @@ static bool is_method_right(pen__route_kind kind, const char *method)
     if (kind == PEN__ROUTE_PIPELINE)
         return strcmp(method, MHD_HTTP_METHOD_PUT) == 0;
     return strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
-}
-
-static bool is_heavy(pen__route_kind kind)
-{
-    return kind == PEN__ROUTE_SAMPLE || kind == PEN__ROUTE_SAMPLES || kind == PEN__ROUTE_MANIFEST ||
-           kind == PEN__ROUTE_PIPELINE;
 }
 
 static uint64_t content_length(const pen__exchange *x)
@@ -202,10 +198,6 @@ static void judge(pen__exchange *x, const char *method)
         refuse(x, MHD_HTTP_CONTENT_TOO_LARGE, "a body of more than 64 KiB");
     if (node->is_stopping)
         refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "this node is about to end");
-    if (is_heavy(kind) && node->n_heavy >= node->opts.max_requests)
-        refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests at once");
-    x->is_heavy = is_heavy(kind) && !x->refusal;
-    node->n_heavy += x->is_heavy;
     node->stats.requests[kind]++;
 }
 
@@ -395,6 +387,29 @@ static enum MHD_Result answer_metrics(pen__exchange *x)
                             "application/openmetrics-text; version=1.0.0; charset=utf-8", &text);
 }
 
+static bool is_heavy(pen__route_kind kind)
+{
+    return kind == PEN__ROUTE_SAMPLE || kind == PEN__ROUTE_SAMPLES || kind == PEN__ROUTE_MANIFEST ||
+           kind == PEN__ROUTE_PIPELINE;
+}
+
+/* A place among the requests that are answered at once, for one that needs it.  Who has a quarter
+ * of all places gets more only while a quarter is free: others shall find one, too. */
+static bool take_place(pen__exchange *x)
+{
+    pen_node *node = x->node;
+    const int all = node->opts.max_requests, quarter = all / 4 > 1 ? all / 4 : 1;
+    if (!is_heavy(x->route.kind))
+        return true;
+    pthread_mutex_lock(&node->lock);
+    const int most = x->client->n_heavy < quarter ? all : all - quarter;
+    x->is_heavy = node->n_heavy < most;
+    node->n_heavy += x->is_heavy;
+    x->client->n_heavy += x->is_heavy;
+    pthread_mutex_unlock(&node->lock);
+    return x->is_heavy;
+}
+
 /* The request is complete. */
 static enum MHD_Result dispatch(pen__exchange *x)
 {
@@ -404,6 +419,8 @@ static enum MHD_Result dispatch(pen__exchange *x)
     x->served = *x->route.name ? pen__node_find(x->node, x->route.name) : NULL;
     if (*x->route.name && !x->served)
         return pen__answer_error(x, MHD_HTTP_NOT_FOUND, "no such dataset");
+    if (!take_place(x))
+        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "too many requests at once");
     switch (x->route.kind) {
     case PEN__ROUTE_METRICS:
         return answer_metrics(x);

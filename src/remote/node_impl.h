@@ -64,6 +64,7 @@ typedef struct pen__client {
     uint8_t address[16];
     int n_peers;        /* connections */
     int n_open;         /* requests; threads may be at one whose connection is gone */
+    int n_heavy;        /* of those, the ones that have a place among max_requests */
     int next;           /* in its chain, -1: last */
     double tokens;      /* requests it may make now */
     double cpu_s;       /* it may use now */

@@ -386,21 +386,6 @@ def test_who_asks_too_often_is_told(folder: Path) -> None:
         assert int(answers[-1][1]["Retry-After"]) >= 1
 
 
-def test_too_many_requests_at_once_are_told(folder: Path) -> None:
-    with serving("--name", "data", folder, "--max-requests", 1) as node, node.connect() as first:
-        first.sendall(
-            b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nContent-Length: 9\r\n\r\n{"
-        )
-        deadline = time.monotonic() + 60
-        while True:  # until the node has seen the first one
-            status, headers, _ = node.ask("GET", "/v1/data/data/samples/0")
-            if status == 503:
-                break
-            assert time.monotonic() < deadline
-        assert int(headers["Retry-After"]) >= 1
-        assert node.get("/healthz").read() == b"ok\n"
-
-
 def test_connections_of_one_client_are_limited(folder: Path) -> None:
     with serving(folder, "--max-per-client", 4) as node:
         peers = [node.connect() for _ in range(4)]

@@ -53,3 +53,40 @@ def test_samples_that_nobody_reads_stay_within_memory(tmp_path: Path, method: st
         close(peers)
         until(lambda: node.metric("buffered_bytes") == 0)
         assert len(node.get("/v1/data/data/samples/0").read()) == 8_000_000
+
+
+# ---- places ----
+
+
+def test_too_many_requests_at_once_are_told(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 2_000_000)
+    with serving(root, "--max-requests", 1) as node:
+        peer = deaf(node, request("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]] * 100)))
+        assert peer.recv(12) == b"HTTP/1.1 200"
+        status, headers, _ = node.ask("GET", "/v1/data/data/samples/0")
+        assert status == 503
+        assert int(headers["Retry-After"]) >= 1
+        assert node.get("/healthz").read() == b"ok\n"
+        peer.close()
+
+
+def test_bodies_that_never_come_take_no_place(folder: Path) -> None:
+    with serving("--name", "data", folder, "--max-requests", 1) as node:
+        peers = [node.connect() for _ in range(5)]
+        for peer in peers:
+            peer.sendall(request("POST", "/v1/data/data/samples", b"{}")[:-1])
+        until(lambda: node.metric('requests_total{route="samples"}') == len(peers))
+        assert node.ask("GET", "/v1/data/data/samples/0")[0] == 200
+        close(peers)
+
+
+def test_a_client_leaves_places_to_others(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 2_000_000)
+    data = request("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]] * 100))
+    with serving(root, "--max-requests", 4) as node:
+        answers, peers = [], []
+        for address in ("127.0.0.1",) * 4 + ("127.0.0.2",) * 2:
+            peers.append(deaf(node, data, address))
+            answers.append(peers[-1].recv(12)[-3:])
+        assert answers == [b"200", b"200", b"200", b"503", b"200", b"503"]
+        close(peers)
