@@ -45,7 +45,8 @@ typedef struct pen_node_opts {
                                further samples go out as they are stored.  0: no limit */
     double idle_s;          /* a connection may be without a request, or take to send one */
     double slow_s;          /* a client may take to accept the next piece of an answer */
-    double item_s;          /* a sample may wait for a thread: then it is an error, to try again */
+    double item_s;          /* a sample may wait for a thread: then it is an error, to try again;
+                               and take it: then it goes out as it is stored */
 } pen_node_opts;
 
 PEN_API void pen_node_opts_init(pen_node_opts *opts);

@@ -335,6 +335,7 @@ static bool plan_file(packing *job)
  * that coded pixels will be smaller: then it is made only if they disappoint. */
 static void try_all(packing *job)
 {
+    const atomic_bool *cancel = pen__decoder_cancel(job->packer->dec);
     const int at = choose_cut(job);
     const double cut_bytes = guess_cut(job);
     const bool is_large =
@@ -343,6 +344,8 @@ static void try_all(packing *job)
     if (!is_large)
         try_cut(job);
     try_pixels(job, at);
+    if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+        return;
     if (is_large && (double)job->best.len > cut_bytes)
         try_cut(job);
     try_bytes(job);

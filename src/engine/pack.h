@@ -9,8 +9,8 @@
 /* One thread's tools. */
 typedef struct pen__packer pen__packer;
 
-/* 0 or PEN_ENOMEM. */
-/* `cancel`, may be NULL: once it is true, what is under way ends soon, and travels raw. */
+/* `cancel`, may be NULL: once it is true, what is under way ends soon, and travels in the smallest
+ * form that was found by then.  0 or PEN_ENOMEM. */
 int pen__packer_create(pen__packer **out, const atomic_bool *cancel);
 void pen__packer_free(pen__packer *packer);
 

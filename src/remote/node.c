@@ -265,6 +265,10 @@ static int listen_there(pen_node *node, pen_error *err)
 static int start_threads(pen_node *node)
 {
     const int n = 2 * node->opts.cpus + 2; /* some wait for disks */
+    node->at_work = pen__calloc((size_t)n, sizeof *node->at_work);
+    if (!node->at_work)
+        return PEN_ENOMEM;
+    node->n_threads = n;
     pen__gate_limit(&node->cpu_gate, node->opts.cpus);
     int rc = pen__pool_create(&node->workers, n, "pen-node", pen__work_run, node);
     if (rc == 0)
@@ -360,7 +364,7 @@ void pen_node_stop(pen_node *node, double grace_s)
     if (is_up && grace_s > 0)
         wait_for_quiet(node, grace_s);
     node->is_closing = true;
-    atomic_store(&node->is_ended, true);
+    pen__work_cancel(node, NULL);
     if (is_up)
         resume_all(node);
     pthread_cond_broadcast(&node->work);
@@ -393,6 +397,7 @@ void pen_node_free(pen_node *node)
     pen__pipelines_fini(&node->pipelines);
     pen__clients_fini(&node->clients);
     pen__chunks_fini(&node->chunks);
+    pen__free(node->at_work);
     pen__gate_fini(&node->cpu_gate);
     pthread_cond_destroy(&node->work);
     pthread_cond_destroy(&node->quiet);

@@ -131,6 +131,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ow
     node->n_heavy -= x->is_heavy;
     x->client->n_heavy -= x->is_heavy;
     x->is_over = true;
+    pen__work_cancel(node, x);
     pen__exchange_settle(x);
     pthread_cond_broadcast(&node->work); /* its memory is free for others */
     if (node->n_exchanges == 0)

@@ -206,6 +206,14 @@ typedef struct pen__peer {
     bool is_cut;
 } pen__peer;
 
+/* What a thread is at. */
+typedef struct pen__at_work {
+    pen__exchange *exchange; /* or NULL */
+    int64_t began_ns;
+    atomic_bool is_cancelled; /* nobody waits for it any more, or it takes too long; it is set with
+                                 the lock, and looked at without */
+} pen__at_work;
+
 /* ---- counters ---- */
 
 typedef struct pen__node_stats {
@@ -213,7 +221,8 @@ typedef struct pen__node_stats {
     int64_t responses[600];                          /* by status */
     int64_t items[PEN__FORM_COUNT], item_errors[16]; /* by -code */
     int64_t raw_bytes, parcel_bytes, sent_bytes;
-    int64_t pack_cpu_ns, limited_items, late_items, cut_connections, refused_tokens;
+    int64_t pack_cpu_ns, limited_items, late_items, cancelled_items;
+    int64_t cut_connections, refused_tokens;
 } pen__node_stats;
 
 struct pen_node {
@@ -235,9 +244,10 @@ struct pen_node {
     pthread_cond_t work, quiet, tick; /* for threads; for who stops it; for the watcher */
     bool is_stopping;                 /* no new requests */
     bool is_closing;                  /* no more work; see the rules above */
-    atomic_bool is_ended;             /* the same, for samples under way */
     pen__exchange *exchanges, *jobs, **last_job;
     pen__peer *peers;
+    pen__at_work *at_work; // (n_threads)
+    int n_threads;
     int n_exchanges, n_heavy, n_peers, n_waiting_items;
     int64_t held_bytes; /* of memory, by all answers */
     bool is_short;      /* somebody waits for room */
@@ -266,6 +276,8 @@ void pen__work_enqueue(pen_node *node, pen__exchange *exchange);
 void pen__work_dequeue(pen_node *node, pen__exchange *exchange);
 /* Under the lock: answer every item that no thread has begun with an error. */
 void pen__work_give_up(pen_node *node, pen__exchange *exchange, int code, const char *why);
+/* Under the lock: what is under way for it, or for all (NULL), shall end soon. */
+void pen__work_cancel(pen_node *node, const pen__exchange *exchange);
 void pen__work_run(void *node, int index); /* a thread */
 
 /* ---- node_watch.c ---- */

@@ -69,6 +69,9 @@ static void add_counters(pen__text *text, const pen__node_stats *s)
                 (double)s->limited_items);
     add_counter(text, "late_items", NULL, "Samples that no thread came to in time.",
                 (double)s->late_items);
+    add_counter(text, "cancelled_items", NULL,
+                "Samples whose packing was ended: it took too long, or nobody waited any more.",
+                (double)s->cancelled_items);
     add_counter(text, "cut_connections", NULL,
                 "Connections that were closed for being slow or idle.", (double)s->cut_connections);
     add_counter(text, "refused_tokens", NULL, "Requests without the right token.",

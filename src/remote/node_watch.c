@@ -6,8 +6,13 @@
  * off by closing the socket's both directions; libmicrohttpd finds that and does the rest.
  *
  * Samples that no thread has come to for too long are answered with an error: better than to let
- * the client wait for a node that is drowned.
+ * the client wait for a node that is drowned.  Those that take a thread too long are sent as they
+ * are stored.
+ *
+ * A connection that is suspended is not looked at by libmicrohttpd: who hangs up while threads work
+ * for it is found here.
  */
+#include <poll.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -50,6 +55,41 @@ static struct MHD_Connection *give_up_late(pen_node *node, int64_t now)
     return NULL;
 }
 
+static bool has_hung_up(const pen__peer *peer)
+{
+    struct pollfd fd = {.fd = peer->fd, .events = POLLRDHUP};
+    return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
+/* Let go of the first request whose client has gone; the connection to resume, or NULL. */
+static struct MHD_Connection *let_gone_go(pen_node *node)
+{
+    for (pen__peer *p = node->peers; p; p = p->next) {
+        pen__exchange *x = p->exchange;
+        if (!x || !x->is_suspended || !has_hung_up(p))
+            continue;
+        if (!x->order && !x->is_queued)
+            continue; /* a thread is at the block, which is no long work */
+        if (x->order) {
+            pen__work_dequeue(node, x);
+            x->rc = PEN_ECANCELED; /* its stream ends, and with it what is under way */
+        } else {
+            pen__work_give_up(node, x, PEN_ECANCELED, "hung up");
+        }
+        return pen__exchange_wake(x);
+    }
+    return NULL;
+}
+
+static void cancel_long(pen_node *node, int64_t now)
+{
+    for (int i = 0; i < node->n_threads; i++) {
+        pen__at_work *at = &node->at_work[i];
+        if (at->exchange && (double)(now - at->began_ns) * 1e-9 >= node->opts.item_s)
+            atomic_store(&at->is_cancelled, true);
+    }
+}
+
 static void wait_a_period(pen_node *node)
 {
     struct timespec until;
@@ -68,7 +108,8 @@ void pen__watch_run(void *ctx, int index)
     while (!node->is_closing) {
         const int64_t now = pen__now_ns();
         cut_slow(node, now);
-        for (struct MHD_Connection *c; (c = give_up_late(node, now));) {
+        cancel_long(node, now);
+        for (struct MHD_Connection *c; (c = give_up_late(node, now)) || (c = let_gone_go(node));) {
             pthread_mutex_unlock(&node->lock);
             MHD_resume_connection(c);
             pthread_mutex_lock(&node->lock);

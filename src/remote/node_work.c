@@ -26,6 +26,7 @@ typedef struct worker {
     pen_node *node;
     pen__packer *packer;
     pen__bytes file, frame, marks;
+    pen__at_work *at;
 } worker;
 
 /* What it is at. */
@@ -174,6 +175,13 @@ void pen__work_give_up(pen_node *node, pen__exchange *x, int code, const char *w
     }
 }
 
+void pen__work_cancel(pen_node *node, const pen__exchange *x)
+{
+    for (int i = 0; i < node->n_threads; i++)
+        if (node->at_work[i].exchange && (!x || node->at_work[i].exchange == x))
+            atomic_store(&node->at_work[i].is_cancelled, true);
+}
+
 /* ---- items ---- */
 
 /* The parcel behind a frame's head in w->frame; its length or a PEN_E*. */
@@ -223,6 +231,7 @@ static void do_item(worker *w, const task *t)
 
     pthread_mutex_lock(&node->lock);
     node->stats.pack_cpu_ns += cpu_ns;
+    node->stats.cancelled_items += x->pipe && atomic_load(&w->at->is_cancelled);
     pen__client_used(x->client, cpu_ns); /* also if it has hung up */
     if (!x->is_over) {
         if (n < 0) {
@@ -287,8 +296,12 @@ static void do_block(worker *w, const task *t)
 static void do_task(worker *w, const task *t)
 {
     pen_node *node = w->node;
+    w->at->exchange = t->exchange;
+    w->at->began_ns = pen__now_ns();
+    atomic_store(&w->at->is_cancelled, false);
     pthread_mutex_unlock(&node->lock);
     (t->item < 0 ? do_block : do_item)(w, t); /* takes the lock */
+    w->at->exchange = NULL;
     t->exchange->n_held--;
     struct MHD_Connection *connection = pen__exchange_wake(t->exchange);
     pen__exchange_settle(t->exchange);
@@ -301,10 +314,9 @@ static void do_task(worker *w, const task *t)
 
 void pen__work_run(void *ctx, int index)
 {
-    (void)index;
-    worker w = {.node = ctx};
     pen_node *node = ctx;
-    const bool is_able = pen__packer_create(&w.packer, &node->is_ended) == 0;
+    worker w = {.node = node, .at = &node->at_work[index]};
+    const bool is_able = pen__packer_create(&w.packer, &w.at->is_cancelled) == 0;
     pen__bytes_reserve(&w.marks, PEN__SIDECAR_MAX_BLOCK); /* does without */
     pthread_mutex_lock(&node->lock);
     for (task t; is_able && !node->is_closing;)

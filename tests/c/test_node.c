@@ -591,6 +591,56 @@ static void slow_and_idle_clients_are_cut_off_and_hold_up_nobody(void **state)
     pen_node_free(node);
 }
 
+static double metric(int port, const char *name)
+{
+    char line[80];
+    size_t len;
+    assert_int_equal(get(port, "/metrics"), 200);
+    snprintf(line, sizeof line, "\npenstock_node_%s ", name);
+    const char *at = strstr(body_of_answer(&len), line);
+    assert_non_null(at);
+    return atof(at + strlen(line));
+}
+
+/* Before, while and after threads are at their samples, with hardly any memory for these. */
+static void clients_that_hang_up_leave_nothing_behind(void **state)
+{
+    (void)state;
+    const int64_t live = pen__mem_live();
+    pen_node_opts opts = plain();
+    opts.memory_bytes = 1 << 20;
+    opts.buffer_bytes = 1 << 12;
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    pen_pipeline *pipe = training_line();
+    assert_int_equal(put(port, pen_pipeline_hash(pipe), pen_pipeline_describe(pipe)), 201);
+    char body[1024], bytes[256];
+    int n = snprintf(body, sizeof body, "{\"pipeline\": \"%s\", \"seed\": \"7\", \"items\": [",
+                     pen_pipeline_hash(pipe));
+    for (int i = 0; i < N_PICTURES; i++)
+        n += snprintf(body + n, sizeof body - (size_t)n, "%s[%d,0,0,3,63]", i ? "," : "", i);
+    snprintf(body + n, sizeof body - (size_t)n, "]}");
+    for (int i = 0; i < 300; i++) {
+        const bool is_post = i % 3 > 0;
+        int fd = say(port, is_post ? "POST /v1/data/data/samples" : "GET /v1/data/data/samples/1",
+                     "", is_post ? body : "");
+        if (i % 4 == 1)
+            usleep(1000);
+        if (i % 5 == 2)
+            recv(fd, bytes, sizeof bytes, 0);
+        close(fd);
+    }
+    /* that for the metrics is one */
+    for (int i = 0; metric(port, "open_requests") > 1 || metric(port, "buffered_bytes") > 0; i++) {
+        assert_true(i < 1000);
+        usleep(20000);
+    }
+    assert_true(metric(port, "waiting_items") == 0);
+    pen_pipeline_unref(pipe);
+    pen_node_free(node);
+    assert_int_equal(pen__mem_live(), live);
+}
+
 /* ---- its end, and its beginning without memory ---- */
 
 static void *keep_asking(void *ctx)
@@ -718,6 +768,7 @@ int main(void)
         cmocka_unit_test(too_many_requests_a_second_are_told_so),
         cmocka_unit_test(a_client_that_has_used_its_cpu_time_gets_files),
         cmocka_unit_test(slow_and_idle_clients_are_cut_off_and_hold_up_nobody),
+        cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),
         cmocka_unit_test(it_ends_in_the_middle_of_requests),
         cmocka_unit_test(garbage_does_no_harm),
         cmocka_unit_test(failing_allocations_are_survived),

@@ -3,8 +3,13 @@
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
-from node_process import Node, order, serving, until
+from node_process import Node, frames_of, order, serving, until
+from PIL import Image
+
+import penstock
+from penstock.sample import pipeline as compiled
 
 
 def large(root: Path, size: int, count: int = 1) -> Path:
@@ -90,3 +95,54 @@ def test_a_client_leaves_places_to_others(tmp_path: Path) -> None:
             answers.append(peers[-1].recv(12)[-3:])
         assert answers == [b"200", b"200", b"200", b"503", b"200", b"503"]
         close(peers)
+
+
+# ---- processor time ----
+
+
+@pytest.fixture
+def slow_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A picture for SLOW_LINE, which takes seconds to pack without SIMD."""
+    monkeypatch.setenv("PENSTOCK_CPU", "scalar")
+    place = tmp_path / "data" / "a"
+    place.mkdir(parents=True)
+    noise = np.random.default_rng(1).integers(0, 256, (1000, 1000, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(place / "0.jpg", quality=50)
+    return place.parent
+
+
+SLOW_LINE = compiled([penstock.GaussianBlur(31, sigma=9.0), penstock.Resize((8, 8))])
+
+
+def slow_order(node: Node) -> bytes:
+    path = f"/v1/pipelines/{SLOW_LINE.hash}"
+    assert node.ask("PUT", path, SLOW_LINE.description.encode())[0] in (200, 201)
+    return order([[0, 0, 0, 9, 0b1101]], SLOW_LINE.hash)  # raw, pixels, coded pixels
+
+
+def form_of(node: Node) -> int:
+    status, _, body = node.ask("POST", "/v1/data/data/samples", slow_order(node))
+    assert status == 200
+    _, status, parcel = frames_of(body)[0]
+    assert status == 0
+    return parcel[1]
+
+
+def test_what_takes_too_long_to_pack_goes_out_as_it_is_stored(slow_work: Path) -> None:
+    with serving(slow_work, "--cpus", 1, "--item-timeout", 1) as node:
+        assert form_of(node) == 0
+        assert node.metric("cancelled_items_total") == 1
+
+
+def test_packing_for_who_hung_up_ends_and_is_charged(slow_work: Path) -> None:
+    with serving(slow_work, "--cpus", 1, "--client-cpus", 0.000001) as node:
+        peer = node.connect()
+        peer.sendall(request("POST", "/v1/data/data/samples", slow_order(node)))
+        until(lambda: node.metric("open_requests") == 2)  # this one, and that for the metrics
+        until(lambda: node.metric("waiting_items") == 0)
+        peer.close()
+        until(lambda: node.metric("cancelled_items_total") == 1)
+        assert node.metric("open_requests") == 1
+        assert node.metric("limited_items_total") == 0
+        assert form_of(node) == 0  # it has used its share
+        assert node.metric("limited_items_total") == 1
