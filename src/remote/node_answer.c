@@ -69,6 +69,8 @@ enum MHD_Result pen__answer_error(pen__exchange *x, unsigned status, const char 
     pen__text_fini(&text);
     if (!response)
         return MHD_NO;
+    if (x->must_close)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (status == MHD_HTTP_UNAUTHORIZED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)

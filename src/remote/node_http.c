@@ -175,6 +175,17 @@ static void refuse(pen__exchange *x, unsigned status, const char *why)
     x->refusal = why;
 }
 
+/* Is it no request at all? */
+static void judge_form(pen__exchange *x)
+{
+    const char *fault =
+        x->peer->has_many_arguments ? "too many arguments" : pen__head_fault(x->connection);
+    x->peer->has_many_arguments = false;
+    x->must_close = fault != NULL;
+    if (fault)
+        refuse(x, MHD_HTTP_BAD_REQUEST, fault);
+}
+
 /* Is it refused for who asks, or for how it asks?  The lock is held. */
 static void judge(pen__exchange *x, const char *method)
 {
@@ -216,6 +227,7 @@ static enum MHD_Result begin(pen_node *node, struct MHD_Connection *connection, 
     x->client = peer->client;
     x->connection = connection;
     pen__route_parse(url, &x->route);
+    judge_form(x);
     *own = x;
     pthread_mutex_lock(&node->lock);
     peer->exchange = x;
@@ -228,7 +240,11 @@ static enum MHD_Result begin(pen_node *node, struct MHD_Connection *connection, 
     node->n_exchanges++;
     judge(x, method);
     pthread_mutex_unlock(&node->lock);
-    if (x->refusal && content_length(x) > MAX_DISCARDED)
+    /* A body of whose length nobody is sure is not waited for.  Of other methods than these the
+     * library wants it before it answers. */
+    const bool has_no_end = x->must_close && (strcmp(method, MHD_HTTP_METHOD_POST) == 0 ||
+                                              strcmp(method, MHD_HTTP_METHOD_PUT) == 0);
+    if (x->refusal && (has_no_end || content_length(x) > MAX_DISCARDED))
         return pen__answer_error(x, x->refusal_status, x->refusal);
     return MHD_YES;
 }
@@ -506,7 +522,8 @@ void pen__node_call_start(void *ctx)
         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)node->opts.max_per_client,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)node->opts.max_header_bytes,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_ARRAY, node->tls_cert ? tls : none, MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, pen__head_count_arguments, NULL, MHD_OPTION_ARRAY,
+        node->tls_cert ? tls : none, MHD_OPTION_END);
 }
 
 void pen__node_call_quiesce(void *ctx)

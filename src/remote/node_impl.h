@@ -2,6 +2,7 @@
  *
  *     node.c           life: options, datasets, start, stop
  *     node_http.c      libmicrohttpd's callbacks: a request comes in, an answer goes out
+ *     node_head.c      heads of requests that are refused for their form
  *     node_answer.c    what is answered at once: JSON, errors, headers
  *     node_work.c      threads that read and pack; which sample is next
  *     node_stream.c    bytes of an answer between those threads and the network
@@ -161,8 +162,9 @@ typedef struct pen__exchange {
     struct pen__exchange *next, *before; /* all of them */
     struct pen__exchange *next_job;      /* of those that wait for threads */
     bool is_queued, is_heavy, is_suspended;
-    bool is_over; /* the connection is gone: whoever holds it last frees it */
-    int n_held;   /* threads at work on it */
+    bool must_close; /* the connection, after the answer: nobody knows what follows on it */
+    bool is_over;    /* the connection is gone: whoever holds it last frees it */
+    int n_held;      /* threads at work on it */
     int64_t held_bytes;
     pen__phase phase;
     pen__route route;
@@ -204,6 +206,7 @@ typedef struct pen__peer {
     pen__exchange *exchange; /* the request that is under way, or NULL */
     int64_t touched_ns;      /* when it last came further */
     bool is_cut;
+    bool has_many_arguments; /* the request that comes in */
 } pen__peer;
 
 /* What a thread is at. */
@@ -268,6 +271,14 @@ void pen__node_call_stop(void *node);
 struct MHD_Connection *pen__exchange_wake(pen__exchange *exchange);
 /* The lock is held; frees it if it is over and nobody holds it. */
 void pen__exchange_settle(pen__exchange *exchange);
+
+/* ---- node_head.c ---- */
+
+/* Why a request is none, going by its headers; NULL: it is one. */
+const char *pen__head_fault(struct MHD_Connection *connection);
+/* Called by libmicrohttpd before it reads the arguments.  If there are too many, the peer is marked
+ * and they are gone.  Returns NULL. */
+void *pen__head_count_arguments(void *ctx, const char *uri, struct MHD_Connection *connection);
 
 /* ---- node_work.c ---- */
 

@@ -109,6 +109,18 @@ pen__route_kind pen__route_parse(const char *path, pen__route *out)
 
 /* ---- headers ---- */
 
+/* A place in a file; one beyond 64 bits is as far as can be. */
+static bool parse_place(const char *text, size_t len, uint64_t *out)
+{
+    if (len == 0 || strspn(text, "0123456789") < len)
+        return false;
+    const size_t n_zeros = strspn(text, "0");
+    const size_t skip = n_zeros < len ? n_zeros : len - 1;
+    if (!parse_digits(text + skip, len - skip, UINT64_MAX, out))
+        *out = UINT64_MAX;
+    return true;
+}
+
 pen__range_kind pen__range_parse(const char *text, uint64_t length, uint64_t *from, uint64_t *to)
 {
     const char *first = text ? after(text, "bytes=") : NULL, *dash = first ? strchr(first, '-') : 0;
@@ -118,8 +130,8 @@ pen__range_kind pen__range_parse(const char *text, uint64_t length, uint64_t *fr
     if (!dash)
         return PEN__RANGE_WHOLE;
     const bool has_a = dash > first, has_b = dash[1] != '\0';
-    if ((has_a && !parse_digits(first, (size_t)(dash - first), UINT64_MAX, &a)) ||
-        (has_b && !pen__decimal_parse(dash + 1, UINT64_MAX, &b)) || (!has_a && !has_b) ||
+    if ((has_a && !parse_place(first, (size_t)(dash - first), &a)) ||
+        (has_b && !parse_place(dash + 1, strlen(dash + 1), &b)) || (!has_a && !has_b) ||
         (has_a && has_b && b < a))
         return PEN__RANGE_WHOLE;
     if (!has_a) { /* the last b bytes */

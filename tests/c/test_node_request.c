@@ -105,7 +105,13 @@ static void ranges_are_within_the_sample(void **state)
         {"bytes=0-1,4-5", 1000, PEN__RANGE_WHOLE, 0, 1000},
         {"bytes=0 - 1", 1000, PEN__RANGE_WHOLE, 0, 1000},
         {"bytes=--1", 1000, PEN__RANGE_WHOLE, 0, 1000},
-        {"bytes=0-18446744073709551616", 1000, PEN__RANGE_WHOLE, 0, 1000},
+        {"bytes=0-18446744073709551616", 1000, PEN__RANGE_PART, 0, 1000},
+        {"bytes=18446744073709551616-", 1000, PEN__RANGE_OUTSIDE, 0, 1000},
+        {"bytes=99999999999999999999999-99999999999999999999999", 1000, PEN__RANGE_OUTSIDE, 0,
+         1000},
+        {"bytes=-99999999999999999999999", 1000, PEN__RANGE_PART, 0, 1000},
+        {"bytes=00000000000000000000000000-0000000000000000000000005", 1000, PEN__RANGE_PART, 0, 6},
+        {"bytes=18446744073709551616x-", 1000, PEN__RANGE_WHOLE, 0, 1000},
         {"lines=0-1", 1000, PEN__RANGE_WHOLE, 0, 1000},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

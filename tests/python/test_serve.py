@@ -61,7 +61,8 @@ def test_every_sample_comes_as_it_is_stored(node: Node, folder: Path) -> None:
         status, headers, body = node.ask("GET", path, Range=f"bytes={text}")
         assert (status, body) == (206, part)
         assert headers["Content-Range"].endswith(f"/{len(data)}")
-    assert node.ask("GET", path, Range=f"bytes={len(data)}-")[0] == 416
+    for text in (f"{len(data)}-", "18446744073709551616-", "9" * 40 + "-" + "9" * 41):
+        assert node.ask("GET", path, Range=f"bytes={text}")[0] == 416
     assert node.ask("GET", path, If_None_Match=etag)[0::2] == (304, b"")
     status, headers, body = node.ask("HEAD", path)
     assert (status, int(headers["Content-Length"]), body) == (200, len(data), b"")
@@ -242,6 +243,52 @@ def test_malformed_requests_do_no_harm(folder: Path) -> None:
                 while peer.recv(65536):
                     pass
         assert node.get("/healthz").read() == b"ok\n"
+
+
+POST = b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\n"
+AMBIGUOUS = {
+    "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}",
+    "two equal lengths": POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "length and chunks": POST
+    + b"Content-Length: 99\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "chunks and length": POST
+    + b"Transfer-Encoding: chunked\r\nContent-Length: 99\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "two encodings": POST
+    + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "no chunks": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+    "a hidden length": POST + b"Content-Length : 2\r\nContent-Length: 2\r\n\r\n{}",
+    "a tab": b"GET /v1 HTTP/1.1\r\nHost: 1\r\nTransfer-Encoding\t: chunked\r\n\r\n",
+    "chunks of a GET": b"GET /v1 HTTP/1.1\r\nHost: 1\r\nContent-Length: 9\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "two lengths of a GET": b"GET /v1 HTTP/1.1\r\nHost: 1\r\nContent-Length: 0\r\n"
+    b"Content-Length: 9\r\n\r\n",
+    "two hosts": b"GET /v1 HTTP/1.1\r\nHost: 127.0.0.1\r\nhost: evil.example\r\n\r\n",
+    "two tokens": b"GET /v1 HTTP/1.1\r\nHost: 1\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n",
+    "arguments": b"GET /v1?" + b"a=1&" * 500 + b" HTTP/1.1\r\nHost: 1\r\n\r\n",
+    "many arguments": b"GET /v1/data/data/manifest?"
+    + b"&" * 8000
+    + b" HTTP/1.1\r\nHost: 1\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_what_may_be_read_in_two_ways_is_refused(node: Node, name: str) -> None:
+    smuggled = b"GET /healthz HTTP/1.1\r\nHost: 1\r\n\r\n"
+    with node.connect() as peer:
+        peer.sendall(AMBIGUOUS[name] + smuggled)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := peer.recv(65536):
+                answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1  # and the connection is closed
+    assert b"Connection: close" in answer
+    assert node.get("/healthz").read() == b"ok\n"
+
+
+def test_arguments_are_read_up_to_a_number(node: Node) -> None:
+    assert node.ask("GET", "/v1/data/data/manifest?" + "a=1&" * 15 + "page=0")[0] == 200
+    assert node.ask("GET", "/v1/data/data/manifest?" + "a=1&" * 16 + "page=0")[0] == 400
 
 
 def test_a_body_that_never_ends_is_cut_off(node: Node) -> None:
