@@ -25,7 +25,7 @@ static const char help[] =
     "Limits; a client is an address:\n"
     "  --memory SIZE          answers that wait for their clients (default 512MiB)\n"
     "  --buffer SIZE          of that, for one request (default 4MiB)\n"
-    "  --max-connections N    in all (default 8192)\n"
+    "  --max-connections N    in all (default 8192, or three quarters of ulimit -Hn)\n"
     "  --max-per-client N     connections of one client (default 2048)\n"
     "  --max-requests N       at once, then 503 (default 512)\n"
     "  --max-header SIZE      of a request (default 32KiB)\n"
@@ -89,7 +89,7 @@ typedef struct serving {
     } data[64];
     int n_data;
     const char *next_name;
-    bool is_help;
+    bool is_help, has_connections;
 } serving;
 
 /* ---- arguments ---- */
@@ -153,6 +153,7 @@ static bool take_limit(serving *s, int option, const char *text)
     case OPT_BUFFER:
         return cli_memory("--buffer", text, &s->opts.buffer_bytes);
     case OPT_CONNECTIONS:
+        s->has_connections = true;
         return whole("--max-connections", text, 1, 1 << 20, &s->opts.max_connections);
     case OPT_PER_CLIENT:
         return whole("--max-per-client", text, 1, 1 << 20, &s->opts.max_per_client);
@@ -246,6 +247,28 @@ static int show_progress(void *ctx, int64_t done, int64_t total)
     return cli_is_interrupted();
 }
 
+/* A thousand clients need a thousand descriptors, and a quarter is left to datasets, which keep
+ * files open.  Unless they were asked for, there are as many connections as may be. */
+static bool raise_limits(serving *s)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return true;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    const unsigned long long most = files.rlim_max / 4 * 3;
+    if ((unsigned long long)s->opts.max_connections <= most)
+        return true;
+    if (!s->has_connections && most > 0) {
+        s->opts.max_connections = (int)most;
+        return true;
+    }
+    cli_complain("--max-connections %d is too much: this process may have %llu files open "
+                 "(ulimit -Hn), which is enough for %llu connections",
+                 s->opts.max_connections, (unsigned long long)files.rlim_max, most);
+    return false;
+}
+
 static bool open_node(serving *s, pen_node **node)
 {
     pen_error err;
@@ -259,16 +282,6 @@ static bool open_node(serving *s, pen_node **node)
     if (rc)
         cli_complain("%s", err.text);
     return rc == 0;
-}
-
-/* A thousand clients need a thousand descriptors. */
-static void raise_limits(void)
-{
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
 }
 
 /* Signals are blocked.  0: one came. */
@@ -291,7 +304,6 @@ static int serve(serving *s, pen_node *node)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    raise_limits();
     if (pen_node_start(node, &err) != 0) {
         cli_complain("%s", err.text);
         return EXIT_FAILED;
@@ -314,7 +326,7 @@ int cmd_serve(int argc, char **argv)
         if (s.is_help)
             code = fputs(help, stdout) < 0 ? EXIT_FAILED : EXIT_OK;
         else
-            code = open_node(&s, &node) ? serve(&s, node) : EXIT_FAILED;
+            code = raise_limits(&s) && open_node(&s, &node) ? serve(&s, node) : EXIT_FAILED;
     }
     pen_node_free(node);
     free(s.token);

@@ -54,9 +54,15 @@ class Node:
         return int(re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)[1]) * 1024
 
 
+def command(*arguments: object, files: int | None) -> list[str]:
+    """`penstock serve`, which may have so many files open."""
+    limited = ["prlimit", f"--nofile={files}:{files}"] if files else []
+    return [*limited, str(COMMAND), "serve", *map(str, arguments)]
+
+
 @contextlib.contextmanager
-def serving(*arguments: object) -> Iterator[Node]:
-    call = [str(COMMAND), "serve", "--listen", "127.0.0.1:0", *map(str, arguments)]
+def serving(*arguments: object, files: int | None = None) -> Iterator[Node]:
+    call = command("--listen", "127.0.0.1:0", *arguments, files=files)
     with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as node:
         try:
             line = node.stdout.readline()
@@ -69,8 +75,8 @@ def serving(*arguments: object) -> Iterator[Node]:
             node.kill()
 
 
-def refused(*arguments: object) -> str:
-    call = [str(COMMAND), "serve", *map(str, arguments)]
+def refused(*arguments: object, files: int | None = None) -> str:
+    call = command(*arguments, files=files)
     run = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode in (1, 2), run.stdout
     return run.stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from node_process import Node, frames_of, order, serving, until
+from node_process import Node, frames_of, order, refused, serving, until
 from PIL import Image
 
 import penstock
@@ -95,6 +95,20 @@ def test_a_client_leaves_places_to_others(tmp_path: Path) -> None:
             answers.append(peers[-1].recv(12)[-3:])
         assert answers == [b"200", b"200", b"200", b"503", b"200", b"503"]
         close(peers)
+
+
+# ---- connections ----
+
+
+def test_connections_need_descriptors(folder: Path) -> None:
+    text = refused(folder, "--max-connections", 1000, files=400)
+    assert "1000" in text and "400" in text
+    with serving(folder, "--max-connections", 300, files=400) as node:
+        assert node.get("/healthz").read() == b"ok\n"
+    with serving(folder, files=40) as node:  # the default gives way
+        peers = [node.connect() for _ in range(60)]
+        close(peers)
+        assert node.get("/healthz").read() == b"ok\n"
 
 
 # ---- processor time ----
