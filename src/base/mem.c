@@ -1,6 +1,7 @@
 /* mem.c - counting wrappers around the C allocator. */
 #include "base/mem.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,13 @@ char *pen__strdup(const char *text)
     size_t n = strlen(text) + 1;
     char *copy = pen__malloc(n);
     return copy ? memcpy(copy, text, n) : NULL;
+}
+
+void pen__mem_trim(void)
+{
+#if defined(__GLIBC__)
+    malloc_trim(0);
+#endif
 }
 
 int64_t pen__mem_live(void)

@@ -31,6 +31,8 @@ void pen__free(void *block);
 void *pen__pages(size_t n_bytes);
 void pen__pages_free(void *block, size_t n_bytes);
 char *pen__strdup(const char *text);
+/* Give what is free back to the system.  Takes a moment. */
+void pen__mem_trim(void);
 
 /* Blocks alive now, over all threads. */
 int64_t pen__mem_live(void);

@@ -137,7 +137,7 @@ static ssize_t read_block(void *ctx, uint64_t at, char *dst, size_t cap)
 {
     pen__exchange *x = ctx;
     const size_t left = x->block_to - x->block_from - (size_t)at, n = left < cap ? left : cap;
-    memcpy(dst, x->block + x->block_from + at, n);
+    memcpy(dst, x->block.data + x->block_from + at, n);
     pthread_mutex_lock(&x->node->lock);
     x->peer->touched_ns = pen__now_ns();
     x->node->stats.sent_bytes += (int64_t)n;

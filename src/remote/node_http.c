@@ -103,7 +103,7 @@ void pen__exchange_settle(pen__exchange *x)
     x->client->n_open--;
     pen_pipeline_unref(x->pipe);
     pen__free(x->order);
-    pen__free(x->block);
+    pen__bytes_fini(&x->block);
     pen__free(x->body);
     pen__free(x);
 }
@@ -130,6 +130,8 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ow
     node->n_exchanges--;
     node->n_heavy -= x->is_heavy;
     x->client->n_heavy -= x->is_heavy;
+    if (x->is_heavy && node->n_heavy == 0)
+        node->quiet_ns = x->peer->touched_ns;
     x->is_over = true;
     pen__work_cancel(node, x);
     pen__exchange_settle(x);

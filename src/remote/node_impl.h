@@ -132,7 +132,19 @@ typedef struct pen__queue {
 int pen__queue_put(pen__queue *queue, pen__chunks *chunks, const void *data, size_t len);
 size_t pen__queue_take(pen__queue *queue, pen__chunks *chunks, void *dst, size_t cap);
 void pen__queue_drop(pen__queue *queue, pen__chunks *chunks);
-void pen__chunks_fini(pen__chunks *chunks);
+void pen__chunks_fini(pen__chunks *chunks); /* of those in queues, none */
+
+/* Memory for files and what is made of them, in pages: what is large goes back to the system. */
+typedef struct pen__bytes {
+    uint8_t *data;
+    size_t cap;
+} pen__bytes;
+
+/* Room for `len`; what was in it is lost.  PEN_ENOMEM. */
+int pen__bytes_reserve(pen__bytes *bytes, size_t len);
+/* Let go of what is larger than `keep`. */
+void pen__bytes_trim(pen__bytes *bytes, size_t keep);
+void pen__bytes_fini(pen__bytes *bytes);
 
 /* Numbers on the wire: lowest byte first. */
 static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
@@ -175,7 +187,7 @@ typedef struct pen__exchange {
     char *body;
     size_t body_len, body_cap, n_discarded;
     /* one block as the answer: a sample, a page of the manifest */
-    uint8_t *block;
+    pen__bytes block;
     size_t block_len, block_from, block_to; /* of it, what is sent */
     char etag[PEN__ETAG_TEXT];
     bool with_headers, as_zstd;
@@ -252,6 +264,7 @@ struct pen_node {
     pen__at_work *at_work; // (n_threads)
     int n_threads;
     int n_exchanges, n_heavy, n_peers, n_waiting_items;
+    int64_t quiet_ns;   /* when the last heavy request ended, 0: that was seen to */
     int64_t held_bytes; /* of memory, by all answers */
     bool is_short;      /* somebody waits for room */
     pen__clients clients;
@@ -311,21 +324,13 @@ pen__served *pen__node_find(const pen_node *node, const char *name);
 
 /* ---- node_manifest.c ---- */
 
-/* A thread's buffer for files. */
-typedef struct pen__bytes {
-    uint8_t *data;
-    size_t cap;
-} pen__bytes;
-
-int pen__bytes_reserve(pen__bytes *bytes, size_t len);
-void pen__bytes_fini(pen__bytes *bytes);
 /* Read a sample as it is stored; its length or a PEN_E*, with the sample's key in the reason. */
 int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
                          pen__bytes *file, pen_error *err);
 uint64_t pen__manifest_pages(const pen_dataset *ds);
-/* One page in a fresh block, which the caller frees; its length or a PEN_E*. */
+/* One page; its length or a PEN_E*. */
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            bool with_headers, bool as_zstd, pen__bytes *file, uint8_t **out,
+                            bool with_headers, bool as_zstd, pen__bytes *file, pen__bytes *out,
                             pen_error *err);
 
 /* ---- node_metrics.c ---- */

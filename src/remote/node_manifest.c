@@ -27,18 +27,21 @@ int pen__bytes_reserve(pen__bytes *bytes, size_t len)
     if (len <= bytes->cap)
         return 0;
     const size_t cap = bytes->cap ? len + len / 4 + 4096 : len; /* one that grows will grow again */
-    uint8_t *data = pen__malloc(cap);
-    if (!data)
-        return PEN_ENOMEM;
-    pen__free(bytes->data);
-    bytes->data = data;
-    bytes->cap = cap;
-    return 0;
+    pen__bytes_fini(bytes);
+    bytes->data = pen__pages(cap);
+    bytes->cap = bytes->data ? cap : 0;
+    return bytes->data ? 0 : PEN_ENOMEM;
+}
+
+void pen__bytes_trim(pen__bytes *bytes, size_t keep)
+{
+    if (bytes->cap > keep)
+        pen__bytes_fini(bytes);
 }
 
 void pen__bytes_fini(pen__bytes *bytes)
 {
-    pen__free(bytes->data);
+    pen__pages_free(bytes->data, bytes->cap);
     *bytes = (pen__bytes){0};
 }
 
@@ -164,40 +167,35 @@ static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t 
     return at + n;
 }
 
-/* The page as zstd instead; the same block if there is no memory for that. */
-static int64_t compress(uint8_t **block, size_t len, pen_error *err)
+/* The page as zstd instead. */
+static int64_t compress(pen__bytes *page, size_t len, pen_error *err)
 {
-    const size_t cap = ZSTD_compressBound(len);
-    uint8_t *packed = pen__malloc(cap);
-    const size_t n = packed ? ZSTD_compress(packed, cap, *block, len, LEVEL) : 0;
-    pen__free(*block);
-    *block = packed;
-    if (packed && !ZSTD_isError(n))
-        return (int64_t)n;
-    pen__free(packed);
-    *block = NULL;
-    return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    pen__bytes packed = {0};
+    const int rc = pen__bytes_reserve(&packed, ZSTD_compressBound(len));
+    const size_t n = rc ? 0 : ZSTD_compress(packed.data, packed.cap, page->data, len, LEVEL);
+    pen__bytes_fini(page);
+    *page = packed;
+    return rc || ZSTD_isError(n) ? pen__fail(err, PEN_ENOMEM, -1, "out of memory") : (int64_t)n;
 }
 
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            bool with_headers, bool as_zstd, pen__bytes *file, uint8_t **out,
+                            bool with_headers, bool as_zstd, pen__bytes *file, pen__bytes *out,
                             pen_error *err)
 {
     const int64_t first = (int64_t)page * PEN__NODE_PAGE,
                   left = pen_dataset_count(served->ds) - first,
                   n = left < PEN__NODE_PAGE ? left : PEN__NODE_PAGE;
     const size_t len = page_bound(served->ds, first, n, with_headers);
-    *out = pen__malloc(len);
-    if (!*out)
+    if (pen__bytes_reserve(out, len) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-    memcpy(*out, "PENM", 4);
-    pen__put_le(*out + 4, 1, 4);
-    pen__put_le(*out + 8, (uint64_t)first, 8);
-    pen__put_le(*out + 16, (uint64_t)n, 4);
-    pen__put_le(*out + 20, with_headers, 4);
-    uint8_t *at = *out + PAGE_HEAD;
+    memcpy(out->data, "PENM", 4);
+    pen__put_le(out->data + 4, 1, 4);
+    pen__put_le(out->data + 8, (uint64_t)first, 8);
+    pen__put_le(out->data + 16, (uint64_t)n, 4);
+    pen__put_le(out->data + 20, with_headers, 4);
+    uint8_t *at = out->data + PAGE_HEAD;
     for (int64_t id = first; id < first + n; id++)
         at = write_record(node, served, id, with_headers, file, at);
-    pen__put_le(at, pen__crc32c(0, *out, len - PAGE_TAIL), 4);
+    pen__put_le(at, pen__crc32c(0, out->data, len - PAGE_TAIL), 4);
     return as_zstd ? compress(out, len, err) : (int64_t)len;
 }

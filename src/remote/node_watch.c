@@ -17,9 +17,10 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "remote/node_impl.h"
 
-enum { PERIOD_MS = 100 };
+enum { PERIOD_MS = 100, QUIET_MS = 1000 };
 
 /* How long it may stay as it is; 0: as long as it takes us. */
 static double patience_s(const pen_node *node, const pen__peer *peer)
@@ -90,6 +91,18 @@ static void cancel_long(pen_node *node, int64_t now)
     }
 }
 
+/* Give memory back that a burst has left behind.  The lock is held, and free meanwhile. */
+static void tidy_up(pen_node *node, int64_t now)
+{
+    if (node->quiet_ns == 0 || node->n_heavy > 0 || now - node->quiet_ns < QUIET_MS * 1000000LL)
+        return;
+    node->quiet_ns = 0;
+    pen__chunks_fini(&node->chunks);
+    pthread_mutex_unlock(&node->lock);
+    pen__mem_trim();
+    pthread_mutex_lock(&node->lock);
+}
+
 static void wait_a_period(pen_node *node)
 {
     struct timespec until;
@@ -114,6 +127,7 @@ void pen__watch_run(void *ctx, int index)
             MHD_resume_connection(c);
             pthread_mutex_lock(&node->lock);
         }
+        tidy_up(node, now);
         wait_a_period(node);
     }
     pthread_mutex_unlock(&node->lock);

@@ -15,11 +15,13 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/fail.h"
-#include "base/mem.h"
 #include "engine/pack.h"
 #include "remote/node_impl.h"
 
-enum { PAGE_BYTES = 128 * PEN__NODE_PAGE }; /* of the manifest: a guess, until it is made */
+enum {
+    PAGE_BYTES = 128 * PEN__NODE_PAGE, /* of the manifest: a guess, until it is made */
+    KEEP_BYTES = 1 << 20,              /* of a thread's buffers, while it waits */
+};
 
 /* One thread's tools. */
 typedef struct worker {
@@ -248,19 +250,17 @@ static void do_item(worker *w, const task *t)
 
 /* ---- blocks ---- */
 
-static int64_t make_block(worker *w, pen__exchange *x, uint8_t **out, char etag[PEN__ETAG_TEXT],
+static int64_t make_block(worker *w, pen__exchange *x, pen__bytes *out, char etag[PEN__ETAG_TEXT],
                           pen_error *err)
 {
     if (x->route.kind == PEN__ROUTE_MANIFEST)
         return pen__manifest_write(w->node, x->served, x->page, x->with_headers, x->as_zstd,
                                    &w->file, out, err);
-    pen__bytes file = {0};
     char digest[PEN__DIGEST_TEXT];
-    const int64_t len = pen__served_read(w->node, x->served, x->route.id, &file, err);
-    *out = file.data;
+    const int64_t len = pen__served_read(w->node, x->served, x->route.id, out, err);
     if (len < 0)
         return len;
-    pen__digest(file.data, (size_t)len, digest);
+    pen__digest(out->data, (size_t)len, digest);
     etag[0] = etag[PEN__ETAG_TEXT - 2] = '"';
     etag[PEN__ETAG_TEXT - 1] = '\0';
     memcpy(etag + 1, digest, PEN__DIGEST_TEXT - 1);
@@ -271,14 +271,12 @@ static void do_block(worker *w, const task *t)
 {
     pen__exchange *x = t->exchange;
     pen_error err = {0};
-    uint8_t *block = NULL;
+    pen__bytes block = {0};
     char etag[PEN__ETAG_TEXT] = "";
     const int64_t began = thread_cpu_ns(), len = make_block(w, x, &block, etag, &err),
                   cpu_ns = thread_cpu_ns() - began;
-    if (len < 0) {
-        pen__free(block);
-        block = NULL;
-    }
+    if (len < 0)
+        pen__bytes_fini(&block);
     pthread_mutex_lock(&w->node->lock);
     x->block = block;
     x->err = err;
@@ -320,10 +318,13 @@ void pen__work_run(void *ctx, int index)
     pen__bytes_reserve(&w.marks, PEN__SIDECAR_MAX_BLOCK); /* does without */
     pthread_mutex_lock(&node->lock);
     for (task t; is_able && !node->is_closing;)
-        if (take_task(node, &t))
+        if (take_task(node, &t)) {
             do_task(&w, &t);
-        else
+        } else {
+            pen__bytes_trim(&w.file, KEEP_BYTES);
+            pen__bytes_trim(&w.frame, KEEP_BYTES);
             pthread_cond_wait(&node->work, &node->lock);
+        }
     pthread_mutex_unlock(&node->lock);
     pen__packer_free(w.packer);
     pen__bytes_fini(&w.file);

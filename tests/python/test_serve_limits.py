@@ -60,6 +60,23 @@ def test_samples_that_nobody_reads_stay_within_memory(tmp_path: Path, method: st
         assert len(node.get("/v1/data/data/samples/0").read()) == 8_000_000
 
 
+def test_memory_of_a_burst_is_given_back(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 8_000_000)
+    with serving(root, "--cpus", 1) as node:
+        before = node.memory("VmRSS")
+        data = request("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]] * 3))
+        peers = [deaf(node, data) for _ in range(4)]
+        for peer in peers:
+            left = 24_000_000
+            while left > 0:
+                piece = peer.recv(1 << 20)
+                assert piece
+                left -= len(piece)
+        assert node.memory("VmHWM") > before + 40e6
+        until(lambda: node.memory("VmRSS") < before + 20e6)
+        close(peers)
+
+
 # ---- places ----
 
 
