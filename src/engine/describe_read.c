@@ -20,6 +20,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/describe.h"
+#include "source/names.h"
 
 typedef struct reading {
     pen_op *ops; /* PEN_PIPELINE_MAX_OPS */
@@ -410,10 +411,12 @@ int pen__describe_read(pen_pipeline **out, const char *text, size_t len, pen_err
         return pen__fail(err, PEN_ELIMIT, -1, "a description of %zu bytes: over %d", len,
                          PEN__DESCRIPTION_MAX);
     json_error_t why;
+    pen__shown shown;
     /* as reals: -0 is no integer, and RandomRotation(0) has one */
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &why);
     if (!root)
-        return pen__fail(err, PEN_EINVAL, -1, "no description of a pipeline: %s", why.text);
+        return pen__fail(err, PEN_EINVAL, -1, "no description of a pipeline: %s",
+                         pen__show(&shown, why.text, strlen(why.text)));
     int rc = make_pipeline(out, root, err);
     json_decref(root);
     if (rc)

@@ -296,9 +296,10 @@ static pen__outcome judge_check(const pen__request *request, const char *hash, c
     const char *theirs = json_string_value(json_object_get(root, "hash"));
     pen__outcome outcome =
         theirs && strcmp(theirs, hash) == 0 ? PEN__OUTCOME_DID : PEN__OUTCOME_FAILED;
+    pen__shown shown;
     if (outcome == PEN__OUTCOME_FAILED)
-        snprintf(cause, cause_cap, "it holds another dataset by now: its hash is %.40s, not %s",
-                 theirs ? theirs : "missing", hash);
+        snprintf(cause, cause_cap, "it holds another dataset by now: its hash is %s, not %s",
+                 theirs ? pen__show(&shown, theirs, strnlen(theirs, 40)) : "missing", hash);
     json_decref(root);
     return outcome;
 }

@@ -267,7 +267,8 @@ static int open_file(const pen_dataset *ds, const pen__entry *entry, size_t len,
     *n = pen__index_path(&ds->index, entry, strlen(pen__index_name(&ds->index, entry)), path);
     int fd = (ds->is_confined ? pen__open_beneath : pen__open_regular)(ds->root_fd, path, &st, err);
     if (fd < 0) {
-        pen__fail_prefix(err, "in '%s'", pen__show(&shown, ds->root, strlen(ds->root)));
+        if (!ds->is_confined) /* strangers are not told where it lies */
+            pen__fail_prefix(err, "in '%s'", pen__show(&shown, ds->root, strlen(ds->root)));
         return fd;
     }
     if ((uint64_t)st.st_size != len) {

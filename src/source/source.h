@@ -74,7 +74,7 @@ struct pen_dataset {
     char *cache;      /* the cache directory, or NULL */
     char *root;       /* folder, list: the directory, manifest: the one it is in; for messages */
     int root_fd;      /* what names are relative to, or -1 */
-    bool is_confined; /* links do not lead out of it */
+    bool is_confined; /* links do not lead out of it, and messages do not tell where it is */
     void *state;      /* tar: its shards */
     size_t state_bytes;
 };

@@ -307,22 +307,40 @@ static int tar_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *o
     return rc ? rc : give_keys(ds, err);
 }
 
-/* The shard's descriptor; *is_own: close it after the read. */
-static int acquire(tar_state *state, shard *s, bool *is_own, pen_error *err)
+/* Its path in messages; for strangers, the last part of that. */
+static const char *name_of(const pen_dataset *ds, const shard *s)
 {
+    return s->path + (ds->is_confined ? pen__leaf_start(s->path, strlen(s->path)) : 0);
+}
+
+static int open_again(const pen_dataset *ds, const shard *s, struct stat *st, pen_error *err)
+{
+    const tar_state *state = ds->state;
+    pen__shown shown;
+    int fd = pen__open_regular(state->start_fd, s->path, st, err);
+    if (fd < 0 && ds->is_confined)
+        return pen__fail(err, fd, -1, "cannot open shard '%s'",
+                         pen__show(&shown, name_of(ds, s), strlen(name_of(ds, s))));
+    return fd;
+}
+
+/* The shard's descriptor; *is_own: close it after the read. */
+static int acquire(const pen_dataset *ds, shard *s, bool *is_own, pen_error *err)
+{
+    tar_state *state = ds->state;
     int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
     *is_own = false;
     if (fd >= 0)
         return fd;
     struct stat st;
-    fd = pen__open_regular(state->start_fd, s->path, &st, err);
+    fd = open_again(ds, s, &st, err);
     if (fd < 0)
         return fd;
     pen__tar_stamp now = pen__tar_stamp_of(&st);
     if (now.size != s->stamp.size || now.mtime_ns != s->stamp.mtime_ns) {
         close(fd);
         return prefix_shard(err, pen__fail(err, PEN_EIO, -1, "changed since it was indexed"),
-                            s->path);
+                            name_of(ds, s));
     }
     int none = -1;
     if (atomic_fetch_add(&state->n_kept, 1) < state->max_kept &&
@@ -341,7 +359,7 @@ static int tar_open_field(const pen_dataset *ds, const pen__entry *entry, uint32
     shard *s = &state->shards[entry->shard];
     struct stat st;
     *out = (pen__opened){.at = (uint64_t)block * PEN__BLOCK};
-    out->fd = acquire(state, s, &out->is_own, err);
+    out->fd = acquire(ds, s, &out->is_own, err);
     if (out->fd < 0)
         return out->fd;
     if (fstat(out->fd, &st) != 0) {
@@ -358,7 +376,7 @@ static int tar_read(const pen_dataset *ds, const pen__entry *entry, uint32_t blo
     tar_state *state = ds->state;
     shard *s = &state->shards[entry->shard];
     bool is_own;
-    int fd = acquire(state, s, &is_own, err);
+    int fd = acquire(ds, s, &is_own, err);
     if (fd < 0)
         return fd;
     uint64_t at = (uint64_t)block * PEN__BLOCK;
@@ -368,10 +386,11 @@ static int tar_read(const pen_dataset *ds, const pen__entry *entry, uint32_t blo
     pen__shown shown;
     if (got < 0)
         return pen__fail_errno(err, (int)-got, "read shard",
-                               pen__show(&shown, s->path, strlen(s->path)));
+                               pen__show(&shown, name_of(ds, s), strlen(name_of(ds, s))));
     if ((uint64_t)got != len)
-        return prefix_shard(
-            err, pen__fail(err, PEN_EIO, (int64_t)at, "changed since it was indexed"), s->path);
+        return prefix_shard(err,
+                            pen__fail(err, PEN_EIO, (int64_t)at, "changed since it was indexed"),
+                            name_of(ds, s));
     return 0;
 }
 

@@ -267,6 +267,10 @@ def test_a_server_that_comes_back_with_other_data_is_not_believed(
         node.shelves["x"] = node_double.Shelf(penstock.Dataset(other))
         with pytest.raises(penstock.InputOutputError, match="another"):
             remote.read(1)
+        node.lies = {"hash": "\x1b[2J\n" + "0" * 60}
+        with pytest.raises(penstock.InputOutputError, match="another") as caught:
+            remote.read(1)
+        assert str(caught.value).isprintable()
 
 
 # ---- faults ----

@@ -324,6 +324,23 @@ def test_links_out_of_the_root_are_refused(folder: Path, tmp_path: Path) -> None
         assert not any(b"everyone" in body for _, _, body in frames.values())
 
 
+def test_errors_do_not_tell_where_the_data_lies(folder: Path, shard: Path, tmp_path: Path) -> None:
+    data = shutil.copytree(folder, tmp_path / "secret" / "data")
+    tars = [shutil.copy(shard, tmp_path / "secret" / f"{name}.tar") for name in ("gone", "changed")]
+    with serving(data, *tars) as node:
+        shutil.rmtree(data / "ant")
+        tars[0].unlink()
+        tars[1].write_bytes(b"short")
+        for name in ("data", "gone", "changed"):
+            status, _, body = node.ask("GET", f"/v1/data/{name}/samples/0")
+            assert status == 500
+            assert b"ant/0000" in body and b"secret" not in body
+            body = node.ask("POST", f"/v1/data/{name}/samples", order([[0, 0, 0, 0, 1]]))[2]
+            _, status, text = frames_of(body)[0]
+            assert status == -4
+            assert b"ant/0000" in text and b"secret" not in text
+
+
 # ---- who may ask ----
 
 
