@@ -6,8 +6,10 @@
 #include <strings.h>
 
 #include "base/fail.h"
+#include "source/names.h"
 
-#define MAX_ID ((int64_t)1 << 40) /* what random numbers are drawn for has 40 bits: base/rng.h */
+/* What random numbers are drawn for has 40 bits: base/rng.h. */
+#define MAX_ID (((int64_t)1 << 40) - 1)
 
 static const char name_characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
                                       "0123456789._-";
@@ -229,10 +231,12 @@ static bool get_number(const json_t *item, size_t i, json_int_t max, json_int_t 
     return json_is_integer(value) && *out >= 0 && *out <= max;
 }
 
-static int read_item(const json_t *item, int index, pen__node_item *out, pen_error *err)
+/* `max_id`: what the base leaves. */
+static int read_item(const json_t *item, int index, json_int_t max_id, pen__node_item *out,
+                     pen_error *err)
 {
     json_int_t id, epoch, occurrence, max_cut, forms;
-    if (!json_is_array(item) || json_array_size(item) != 5 || !get_number(item, 0, MAX_ID, &id) ||
+    if (!json_is_array(item) || json_array_size(item) != 5 || !get_number(item, 0, max_id, &id) ||
         !get_number(item, 1, UINT32_MAX, &epoch) || !get_number(item, 2, UINT16_MAX, &occurrence) ||
         !get_number(item, 3, 255, &max_cut) || !get_number(item, 4, UINT32_MAX, &forms))
         return pen__fail(err, PEN_EINVAL, -1,
@@ -254,7 +258,8 @@ static int read_items(pen__node_order *out, const json_t *items, pen_error *err)
     if (n > PEN__NODE_MAX_ITEMS)
         return pen__fail(err, PEN_ELIMIT, -1, "%zu items: more than %d", n, PEN__NODE_MAX_ITEMS);
     for (size_t i = 0; i < n; i++) {
-        int rc = read_item(json_array_get(items, i), (int)i, &out->items[i], err);
+        int rc =
+            read_item(json_array_get(items, i), (int)i, MAX_ID - out->base, &out->items[i], err);
         if (rc)
             return rc;
     }
@@ -280,7 +285,7 @@ static int read_base(const json_t *value, int64_t *out, pen_error *err)
     *out = json_integer_value(value);
     if (!value || (json_is_integer(value) && *out >= 0 && *out <= MAX_ID))
         return 0;
-    return refuse(err, "base", "a whole number from 0");
+    return refuse(err, "base", "a whole number from 0, below 2^40");
 }
 
 static int read_order(pen__node_order *out, const json_t *root, pen_error *err)
@@ -309,9 +314,11 @@ int pen__node_order_parse(pen__node_order *out, const char *text, size_t len, pe
         return pen__fail(err, PEN_ELIMIT, -1, "a body of %zu bytes: more than %d", len,
                          PEN__NODE_MAX_BODY);
     json_error_t why;
+    pen__shown shown;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
     if (!root)
-        return pen__fail(err, PEN_EINVAL, -1, "no JSON: %s", why.text);
+        return pen__fail(err, PEN_EINVAL, -1, "no JSON: %s",
+                         pen__show(&shown, why.text, strlen(why.text)));
     int rc = read_order(out, root, err);
     json_decref(root);
     return rc;

@@ -81,7 +81,7 @@ typedef struct pen__node_order {
     char pipeline[PEN__DIGEST_TEXT]; /* "": none */
     char dataset[PEN__DIGEST_TEXT];  /* "": not told */
     uint64_t seed;
-    int64_t base; /* keys are of sample id + base: this node has a part of a larger dataset */
+    int64_t base; /* keys are of sample id + base, below 2^40: this node has a part of a dataset */
     int n_items;  /* 1 to PEN__NODE_MAX_ITEMS */
     pen__node_item items[PEN__NODE_MAX_ITEMS];
 } pen__node_order;

@@ -538,6 +538,11 @@ int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *
     return 0;
 }
 
+size_t pen__courier_bytes(const pen__courier *c)
+{
+    return sizeof *c + (size_t)c->n_requests * sizeof *c->requests;
+}
+
 /* With the lock held. */
 static int start(pen__courier *c, pen_error *err)
 {

@@ -23,6 +23,8 @@ typedef struct pen__route {
 /* `http` is taken over, also on failure.  PEN_ENOMEM. */
 int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *http,
                         pen_error *err);
+/* Memory that it takes while nobody is waiting. */
+size_t pen__courier_bytes(const pen__courier *courier);
 /* Nobody may be waiting.  NULL is legal; in a forked child, nothing happens. */
 void pen__courier_free(pen__courier *courier);
 

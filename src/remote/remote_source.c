@@ -34,9 +34,11 @@ static int remote_open(pen_dataset *ds, const char *spec, const pen_dataset_opts
 {
     ds->state = pen__calloc(1, sizeof(remote_state));
     pen__route *route = pen__calloc(1, sizeof *route);
-    ds->state_bytes = sizeof(remote_state);
     int rc = ds->state && route ? fill(ds, spec, route, opts, err)
                                 : pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    if (rc == 0)
+        ds->state_bytes =
+            sizeof(remote_state) + pen__courier_bytes(((remote_state *)ds->state)->courier);
     pen__free(route);
     return rc;
 }

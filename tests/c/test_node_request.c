@@ -241,6 +241,37 @@ static void what_is_no_order_is_refused(void **state)
     }
 }
 
+static void what_is_said_of_an_order_can_be_printed(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"\x1b[2J", "{\"\x07\": 1}", "[\x1b\x7f]", "\r\n{} \x1b]0;"};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        pen_error err;
+        assert_int_equal(parse(texts[i], &err), PEN_EINVAL);
+        for (const char *p = err.text; *p; p++)
+            if ((unsigned char)*p < 0x20 || *p == 0x7F)
+                fail_msg("text %zu", i);
+    }
+}
+
+/* Numbers are drawn for 40 bits of id and base together. */
+static void ids_have_forty_bits(void **state)
+{
+    (void)state;
+    pen_error err;
+    assert_int_equal(parse(ORDER("[[1099511627775,0,0,0,1]]"), NULL), 0);
+    assert_int_equal(parse(ORDER("[[1099511627776,0,0,0,1]]"), &err), PEN_EINVAL);
+#define BASED(base, id) \
+    "{\"pipeline\":null,\"seed\":\"0\",\"base\":" base ",\"items\":[[" id ",0,0,0,1]]}"
+    assert_int_equal(parse(BASED("1099511627775", "0"), NULL), 0);
+    assert_int_equal(parse(BASED("1099511627770", "5"), NULL), 0);
+    assert_int_equal(parse(BASED("1099511627770", "6"), &err), PEN_EINVAL);
+    assert_non_null(strstr(err.text, "item 0"));
+    assert_int_equal(parse(BASED("1099511627776", "0"), &err), PEN_EINVAL);
+    assert_non_null(strstr(err.text, "base"));
+    assert_int_equal(parse(BASED("9223372036854775807", "1"), &err), PEN_EINVAL);
+}
+
 static void orders_have_a_limit(void **state)
 {
     (void)state;
@@ -287,6 +318,8 @@ int main(void)
         cmocka_unit_test(only_the_token_opens),
         cmocka_unit_test(an_order_is_taken_apart),
         cmocka_unit_test(what_is_no_order_is_refused),
+        cmocka_unit_test(what_is_said_of_an_order_can_be_printed),
+        cmocka_unit_test(ids_have_forty_bits),
         cmocka_unit_test(orders_have_a_limit),
         cmocka_unit_test(truncated_and_flipped_orders_do_no_harm),
     };

@@ -206,6 +206,8 @@ static void a_remote_dataset_is_what_the_server_has(void **state)
     assert_int_equal(pen_dataset_kind(ds), PEN_SOURCE_REMOTE);
     assert_string_equal(pen_dataset_hash(ds), pen_dataset_hash(node.ds));
     assert_int_equal(pen_dataset_class_count(ds), 2);
+    assert_true(pen_dataset_index_bytes(ds) >
+                pen_dataset_index_bytes(node.ds) + 4096); /* requests */
     for (int64_t id = 0; id < N_FILES; id++) {
         char key[PEN_KEY_MAX];
         pen_dataset_key(node.ds, id, key, sizeof key);
