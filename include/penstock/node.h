@@ -34,11 +34,13 @@ typedef struct pen_node_opts {
     const char *token;     /* what clients must know; NULL: nothing */
     const char *tls_cert;  /* certificate chain and key, as PEM text; NULL: no TLS */
     const char *tls_key;   /* never without the other */
-    int64_t memory_bytes;  /* answers that wait for their clients, at most */
+    int64_t memory_bytes;  /* answers that are made or wait for their clients, at most; half of it
+                              for one client */
     int64_t buffer_bytes;  /* of that, for one request */
     int max_connections;   /* in all */
     int max_per_client;    /* connections of one client */
-    int max_requests;      /* that are worked on or answered at once; more are told 503 */
+    int max_requests;      /* that are worked on or answered at once; more are told 503.  Who has a
+                              quarter of them gets more only while a quarter is free */
     int max_header_bytes;  /* of a request, all lines together */
     double requests_per_s; /* of one client, ten seconds' worth at once; more are told 429 */
     double cpus_per_client; /* what packing for one client may take while it lasts, in cores; its

@@ -60,6 +60,20 @@ def test_samples_that_nobody_reads_stay_within_memory(tmp_path: Path, method: st
         assert len(node.get("/v1/data/data/samples/0").read()) == 8_000_000
 
 
+def test_who_finds_no_memory_in_time_is_told_and_others_find_some(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 8_000_000)
+    path = "/v1/data/data/samples/0"
+    with serving(root, "--memory", "20MiB", "--item-timeout", 2) as node:
+        peers = [deaf(node, request("GET", path))]  # it has almost half of the memory
+        assert peers[0].recv(12) == b"HTTP/1.1 200"
+        status, headers, _ = node.ask("GET", path)
+        assert status == 503
+        assert int(headers["Retry-After"]) >= 1
+        peers.append(deaf(node, request("GET", path), "127.0.0.2"))
+        assert peers[1].recv(12) == b"HTTP/1.1 200"
+        close(peers)
+
+
 def test_memory_of_a_burst_is_given_back(tmp_path: Path) -> None:
     root = large(tmp_path / "data", 8_000_000)
     with serving(root, "--cpus", 1) as node:
