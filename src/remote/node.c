@@ -121,6 +121,12 @@ static int copy_text(char **out, const char *text)
     return text && !*out ? PEN_ENOMEM : 0;
 }
 
+/* Some wait for disks. */
+static int n_threads(const pen_node *node)
+{
+    return 2 * node->opts.cpus + 2;
+}
+
 static int set_up(pen_node *node, const pen_node_opts *opts, pen_error *err)
 {
     int rc = complete_opts(&node->opts, opts, err);
@@ -141,7 +147,8 @@ static int set_up(pen_node *node, const pen_node_opts *opts, pen_error *err)
     if (copy_text(&node->token, node->opts.token) ||
         copy_text(&node->tls_cert, node->opts.tls_cert) ||
         copy_text(&node->tls_key, node->opts.tls_key) ||
-        pen__clients_init(&node->clients, node->opts.max_connections))
+        pen__clients_init(&node->clients, node->opts.max_connections) ||
+        pen__share_init(&node->share, node->opts.max_requests + n_threads(node)))
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     node->opts.token = node->opts.tls_cert = node->opts.tls_key = node->opts.listen = NULL;
     return 0;
@@ -264,7 +271,7 @@ static int listen_there(pen_node *node, pen_error *err)
 
 static int start_threads(pen_node *node)
 {
-    const int n = 2 * node->opts.cpus + 2; /* some wait for disks */
+    const int n = n_threads(node);
     node->at_work = pen__calloc((size_t)n, sizeof *node->at_work);
     if (!node->at_work)
         return PEN_ENOMEM;
@@ -396,6 +403,7 @@ void pen_node_free(pen_node *node)
     pen__free(node->served);
     pen__pipelines_fini(&node->pipelines);
     pen__clients_fini(&node->clients);
+    pen__share_fini(&node->share);
     pen__chunks_fini(&node->chunks);
     pen__free(node->at_work);
     pen__gate_fini(&node->cpu_gate);

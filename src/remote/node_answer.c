@@ -278,10 +278,26 @@ static ssize_t read_frames(void *ctx, uint64_t at, char *dst, size_t cap)
     return 0;
 }
 
+/* Tell the job how much of our processors it may use.  No comma of some locale gets in. */
+static void add_cores(pen__exchange *x, struct MHD_Response *response)
+{
+    pen_node *node = x->node;
+    char text[32];
+    pthread_mutex_lock(&node->lock);
+    pen__work_join(node, x);
+    const pen__share_limits limits = pen__work_limits(node);
+    const int thousandths =
+        (int)(1000 * pen__share_cores(&node->share, x->job, &limits, pen__now_ns()));
+    pthread_mutex_unlock(&node->lock);
+    snprintf(text, sizeof text, "%d.%03d", thousandths / 1000, thousandths % 1000);
+    MHD_add_response_header(response, "Penstock-Cores", text);
+}
+
 enum MHD_Result pen__answer_frames(pen__exchange *x)
 {
-    return pen__answer_with(
-        x, MHD_HTTP_OK,
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_frames, x, NULL),
-        "application/vnd.penstock.frames");
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, read_frames, x, NULL);
+    if (response)
+        add_cores(x, response);
+    return pen__answer_with(x, MHD_HTTP_OK, response, "application/vnd.penstock.frames");
 }

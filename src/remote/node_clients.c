@@ -6,8 +6,7 @@
  * behind that threads are still at.
  *
  * Requests and CPU time are buckets that fill with time: what is in them may be used at once.
- * `virtual_ns` is the time that threads have worked for a client, and whoever has the least is
- * served next; who was away begins where the others are, and has saved nothing up.
+ * Whose sample is next is decided in node_share.c.
  */
 #include <string.h>
 
@@ -86,16 +85,6 @@ static int make_room(pen__clients *clients)
     return oldest;
 }
 
-/* Where those who are here stand: the least of them. */
-static int64_t least_virtual(const pen__clients *clients)
-{
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < clients->n; i++)
-        if (clients->all[i].n_peers > 0 && clients->all[i].virtual_ns < least)
-            least = clients->all[i].virtual_ns;
-    return least == INT64_MAX ? 0 : least;
-}
-
 pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
                                 int64_t now_ns, const pen_node_opts *opts)
 {
@@ -115,14 +104,8 @@ pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *ad
         memcpy(clients->all[index].address, key, sizeof key);
         *chain = index;
     }
-    pen__client *client = &clients->all[index];
-    if (client->n_peers == 0) {
-        const int64_t least = least_virtual(clients);
-        if (client->virtual_ns < least)
-            client->virtual_ns = least;
-    }
-    client->n_peers++;
-    return client;
+    clients->all[index].n_peers++;
+    return &clients->all[index];
 }
 
 void pen__clients_leave(pen__client *client)
@@ -161,6 +144,5 @@ bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_op
 
 void pen__client_used(pen__client *client, int64_t cpu_ns)
 {
-    client->virtual_ns += cpu_ns;
     client->cpu_s -= (double)cpu_ns * 1e-9;
 }

@@ -98,6 +98,8 @@ void pen__exchange_settle(pen__exchange *x)
     pen_node *node = x->node;
     if (!x->is_over || x->n_held > 0)
         return;
+    if (x->job)
+        pen__share_leave(x->job, pen__now_ns());
     pen__queue_drop(&x->queue, &node->chunks);
     pen__hold(x, -x->held_bytes);
     x->client->n_open--;

@@ -8,6 +8,7 @@
  *     node_stream.c    bytes of an answer between those threads and the network
  *     node_watch.c     the thread that cuts off who is slow
  *     node_clients.c   what each client has used
+ *     node_share.c     whose sample is next, and how much of the processors each job may use
  *     node_pipelines.c pipelines that clients have put
  *     node_manifest.c  pages of the manifest
  *     node_metrics.c   counters as text
@@ -38,6 +39,7 @@
 #include "base/text.h"
 #include "engine/parcel.h"
 #include "remote/node_request.h"
+#include "remote/node_share.h"
 #include "sched/gate.h"
 #include "sched/pool.h"
 #include "source/sidecar.h"
@@ -70,8 +72,8 @@ typedef struct pen__client {
     double tokens;      /* requests it may make now */
     double cpu_s;       /* it may use now */
     int64_t filled_ns;  /* when these were right */
-    int64_t virtual_ns; /* its share so far: the lowest is served next */
     int64_t held_bytes; /* of memory, by its answers */
+    pen__share_client share;
 } pen__client;
 
 typedef struct pen__clients {
@@ -198,6 +200,7 @@ typedef struct pen__exchange {
     pen__node_order *order;
     pen_pipeline *pipe;
     int next_item, n_framed;
+    pen__job *job; /* whose it is; NULL until it is known */
     pen__queue queue;
     int64_t runnable_ns; /* since when a thread could have taken the next item */
 } pen__exchange;
@@ -268,6 +271,7 @@ struct pen_node {
     int64_t held_bytes; /* of memory, by all answers */
     bool is_short;      /* somebody waits for room */
     pen__clients clients;
+    pen__share share;
     pen__pipelines pipelines;
     pen__chunks chunks;
     pen__node_stats stats;
@@ -295,6 +299,9 @@ void *pen__head_count_arguments(void *ctx, const char *uri, struct MHD_Connectio
 
 /* ---- node_work.c ---- */
 
+/* Under the lock: it is a request of a job. */
+void pen__work_join(pen_node *node, pen__exchange *exchange);
+pen__share_limits pen__work_limits(const pen_node *node);
 /* Under the lock: let threads work for it. */
 void pen__work_enqueue(pen_node *node, pen__exchange *exchange);
 void pen__work_dequeue(pen_node *node, pen__exchange *exchange);

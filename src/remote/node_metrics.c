@@ -1,6 +1,7 @@
 /* node_metrics.c - a storage node's counters as OpenMetrics text. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "remote/node_impl.h"
 
@@ -78,6 +79,16 @@ static void add_counters(pen__text *text, const pen__node_stats *s)
                 (double)s->refused_tokens);
 }
 
+static void add_turns(pen__text *text, const int64_t spent_ns[PEN__TURN_COUNT])
+{
+    static const char *const names[PEN__TURN_COUNT] = {"fair", "worth"};
+    add_family(text, "turn_cpu_seconds", "counter", "seconds",
+               "CPU time of samples and pages, by why they were next.");
+    for (int i = 0; i < PEN__TURN_COUNT; i++)
+        pen__text_add(text, "penstock_node_turn_cpu_seconds_total{turn=\"%s\"} %.15g\n", names[i],
+                      (double)spent_ns[i] * 1e-9);
+}
+
 int pen__node_metrics_write(pen_node *node, pen__text *text)
 {
     pen__node_stats *copy = pen__malloc(sizeof *copy);
@@ -88,6 +99,10 @@ int pen__node_metrics_write(pen_node *node, pen__text *text)
     const int connections = node->n_peers, requests = node->n_exchanges,
               waiting = node->n_waiting_items;
     const int64_t held = node->held_bytes;
+    const pen__share_limits limits = pen__work_limits(node);
+    const pen__share_sums sums = pen__share_sum_up(&node->share, &limits, pen__now_ns());
+    int64_t spent_ns[PEN__TURN_COUNT];
+    memcpy(spent_ns, node->share.spent_ns, sizeof spent_ns);
     pthread_mutex_unlock(&node->lock);
     add_counters(text, copy);
     pen__free(copy);
@@ -97,6 +112,12 @@ int pen__node_metrics_write(pen_node *node, pen__text *text)
     add_gauge(text, "buffered_bytes", "bytes",
               "Answers that are being made or wait for their clients.", (double)held);
     add_gauge(text, "cpus", NULL, "Threads that may pack at once.", node->opts.cpus);
+    add_turns(text, spent_ns);
+    add_gauge(text, "active_clients", NULL, "Addresses that asked for samples lately.",
+              sums.clients);
+    add_gauge(text, "active_jobs", NULL, "Their jobs.", sums.jobs);
+    add_gauge(text, "fair_cores", NULL, "Of processors, for sure, for the job with least.",
+              sums.fair_cores);
     pen__text_add(text, "# EOF\n");
     return text->failed ? PEN_ENOMEM : 0;
 }

@@ -288,6 +288,14 @@ static int read_base(const json_t *value, int64_t *out, pen_error *err)
     return refuse(err, "base", "a whole number from 0, below 2^40");
 }
 
+static int read_job(const json_t *value, uint64_t *out, pen_error *err)
+{
+    const char *text = json_string_value(value);
+    if (!value || (text && pen__decimal_parse(text, UINT64_MAX, out)))
+        return 0;
+    return refuse(err, "job", "a decimal number below 2^64, as text");
+}
+
 static int read_order(pen__node_order *out, const json_t *root, pen_error *err)
 {
     const char *seed = json_string_value(json_object_get(root, "seed"));
@@ -302,6 +310,8 @@ static int read_order(pen__node_order *out, const json_t *root, pen_error *err)
         rc = read_hash(json_object_get(root, "hash"), "hash", out->dataset, err);
     if (rc == 0)
         rc = read_base(json_object_get(root, "base"), &out->base, err);
+    if (rc == 0)
+        rc = read_job(json_object_get(root, "job"), &out->job, err);
     if (rc == 0)
         rc = read_items(out, json_object_get(root, "items"), err);
     return rc;

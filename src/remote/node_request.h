@@ -81,6 +81,7 @@ typedef struct pen__node_order {
     char pipeline[PEN__DIGEST_TEXT]; /* "": none */
     char dataset[PEN__DIGEST_TEXT];  /* "": not told */
     uint64_t seed;
+    uint64_t job; /* a number of the client's own for who asks; 0: not told */
     int64_t base; /* keys are of sample id + base, below 2^40: this node has a part of a dataset */
     int n_items;  /* 1 to PEN__NODE_MAX_ITEMS */
     pen__node_item items[PEN__NODE_MAX_ITEMS];

@@ -1,9 +1,8 @@
 /* node_work.c - threads that read and pack samples, and which sample is next.
  *
  * There are more threads than CPUs may be used: a thread that waits for a disk needs none, and a
- * gate lets only so many pack at once.  Among the requests that have room for another frame, the
- * one of the client that got the least so far is next, so that nobody gets more by asking more
- * often.
+ * gate lets only so many pack at once.  Which of the requests that have room for another frame is
+ * next depends on whose they are (node_share.h).
  *
  * A request has room while the frames that wait for its client are below a limit, and there is
  * memory for what comes next.  That is taken before a thread begins, so that answers which nobody
@@ -35,6 +34,7 @@ typedef struct worker {
 typedef struct task {
     pen__exchange *exchange;
     int item; /* -1: the block */
+    pen__turn turn;
     bool may_pack;
     int64_t bytes; /* held for what it makes */
 } task;
@@ -48,8 +48,24 @@ static int64_t thread_cpu_ns(void)
 
 /* ---- the line of those who wait; the lock is held ---- */
 
+void pen__work_join(pen_node *node, pen__exchange *x)
+{
+    pen__client *client = x->client;
+    uint64_t key[3] = {0, 0, x->order ? x->order->job : 0};
+    memcpy(key, client->address, sizeof client->address);
+    x->job =
+        pen__share_enter(&node->share, &client->share, pen__hash64(key, sizeof key), pen__now_ns());
+}
+
+pen__share_limits pen__work_limits(const pen_node *node)
+{
+    return (pen__share_limits){node->opts.cpus, node->opts.cpus_per_client};
+}
+
 void pen__work_enqueue(pen_node *node, pen__exchange *exchange)
 {
+    if (!exchange->job)
+        pen__work_join(node, exchange);
     exchange->next_job = NULL;
     exchange->is_queued = true;
     exchange->runnable_ns = pen__now_ns();
@@ -100,25 +116,32 @@ static bool has_room(const pen_node *node, const pen__exchange *exchange)
            pen__may_hold(exchange, bytes_ahead(node, exchange));
 }
 
-static pen__exchange *choose(const pen_node *node)
+static pen__exchange *choose(pen_node *node, pen__turn *turn)
 {
+    pen__contest contest = pen__share_contest(&node->share);
     pen__exchange *best = NULL;
+    for (pen__exchange *x = node->jobs; x && contest.turn == PEN__TURN_WORTH; x = x->next_job)
+        if (has_room(node, x))
+            pen__contest_enter(&contest, x->job);
     for (pen__exchange *x = node->jobs; x; x = x->next_job)
-        if (has_room(node, x) &&
-            (!best || x->peer->client->virtual_ns < best->peer->client->virtual_ns))
+        if (has_room(node, x) && pen__contest_prefers(&contest, x->job, best ? best->job : NULL))
             best = x;
+    *turn = contest.turn;
+    if (best)
+        pen__share_take(&node->share, best->job, contest.turn);
     return best;
 }
 
 static bool take_task(pen_node *node, task *out)
 {
-    pen__exchange *x = choose(node);
+    pen__turn turn;
+    pen__exchange *x = choose(node, &turn);
     if (!x) {
         node->is_short = node->jobs != NULL;
         return false;
     }
     const int64_t now = pen__now_ns();
-    *out = (task){.exchange = x, .item = -1, .bytes = bytes_ahead(node, x)};
+    *out = (task){.exchange = x, .item = -1, .turn = turn, .bytes = bytes_ahead(node, x)};
     pen__hold(x, out->bytes);
     if (!x->order || x->next_item + 1 == x->order->n_items)
         pen__work_dequeue(node, x);
@@ -235,6 +258,8 @@ static void do_item(worker *w, const task *t)
     node->stats.pack_cpu_ns += cpu_ns;
     node->stats.cancelled_items += x->pipe && atomic_load(&w->at->is_cancelled);
     pen__client_used(x->client, cpu_ns); /* also if it has hung up */
+    pen__share_used(&node->share, x->job, t->turn, cpu_ns, n < 0 || x->is_over ? 0 : len - n,
+                    pen__now_ns());
     if (!x->is_over) {
         if (n < 0) {
             put_error(node, x, t->item, (int)n, err.text);
@@ -284,6 +309,7 @@ static void do_block(worker *w, const task *t)
     x->block_len = x->block_to = len < 0 ? 0 : (size_t)len;
     memcpy(x->etag, etag, sizeof etag);
     x->phase = PEN__PHASE_READY;
+    pen__share_used(&w->node->share, x->job, t->turn, cpu_ns, 0, pen__now_ns());
     pen__client_used(x->client, cpu_ns);
     pen__hold(x, (int64_t)x->block_len - t->bytes);
 }

@@ -347,15 +347,34 @@ static int read_frames(frame *out, int n)
     return (int)n_frames;
 }
 
-static int post(int port, const char *pipeline, const char *items)
+/* The request of a job; its connection. */
+static int say_post(int port, const char *job, const char *pipeline, const char *items)
 {
     static char body[4096];
     char quoted[64] = "null";
     if (pipeline)
         snprintf(quoted, sizeof quoted, "\"%s\"", pipeline);
-    snprintf(body, sizeof body, "{\"pipeline\": %s, \"seed\": \"7\", \"items\": %s}", quoted,
+    snprintf(body, sizeof body,
+             "{\"pipeline\": %s, \"seed\": \"7\", \"job\": \"%s\", \"items\": %s}", quoted, job,
              items);
-    return ask(port, "POST /v1/data/data/samples", "", body);
+    return say(port, "POST /v1/data/data/samples", "", body);
+}
+
+static int post(int port, const char *pipeline, const char *items)
+{
+    return listen_to(say_post(port, "0", pipeline, items));
+}
+
+/* All pictures, in whatever form. */
+static const char *all_items(void)
+{
+    static char items[2048];
+    snprintf(items, sizeof items, "[");
+    for (int i = 0; i < N_PICTURES; i++)
+        snprintf(items + strlen(items), sizeof items - strlen(items), "%s[%d,%d,0,3,63]",
+                 i ? "," : "", i, i);
+    strcat(items, "]");
+    return items;
 }
 
 static void raw_parcels_hold_the_files(void **state)
@@ -401,12 +420,7 @@ static void pipelines_are_put_and_parcels_packed(void **state)
     assert_int_equal(put(port, hash, text), 200);
     assert_int_equal(put(port, hash, "{}"), 422);
     assert_int_equal(put(port, "0123456789abcdef0123456789abcdef", text), 422);
-    char items[2048] = "[";
-    for (int i = 0; i < N_PICTURES; i++)
-        snprintf(items + strlen(items), sizeof items - strlen(items), "%s[%d,%d,0,3,63]",
-                 i ? "," : "", i, i);
-    strcat(items, "]");
-    assert_int_equal(post(port, hash, items), 200);
+    assert_int_equal(post(port, hash, all_items()), 200);
     frame frames[N_PICTURES];
     assert_int_equal(read_frames(frames, N_PICTURES), N_PICTURES);
     int n_pixels = 0;
@@ -417,6 +431,54 @@ static void pipelines_are_put_and_parcels_packed(void **state)
         n_pixels += parcel.cut > 0;
     }
     assert_true(n_pixels > 0); /* 24 x 24 pixels are less than most of the files */
+    pen_pipeline_unref(pipe);
+    pen_node_free(node);
+}
+
+/* What the head of the answer says that the job may use. */
+static double told_cores(void)
+{
+    const char *at = strstr(answer, "Penstock-Cores: ");
+    assert_non_null(at);
+    assert_true(at < strstr(answer, "\r\n\r\n"));
+    return atof(at + 16);
+}
+
+static void jobs_are_told_what_they_may_use_and_all_are_served(void **state)
+{
+    (void)state;
+    enum { N_JOBS = 6 };
+    pen_node_opts opts = plain();
+    opts.cpus = 1;
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    pen_pipeline *pipe = training_line();
+    const char *hash = pen_pipeline_hash(pipe);
+    assert_int_equal(put(port, hash, pen_pipeline_describe(pipe)), 201);
+    assert_int_equal(post(port, NULL, "[[0,0,0,0,1]]"), 200);
+    assert_true(told_cores() == 1); /* nobody else is there */
+    int fds[N_JOBS];
+    for (int i = 0; i < N_JOBS; i++) {
+        char job[8];
+        snprintf(job, sizeof job, "%d", 10 + i);
+        fds[i] = say_post(port, job, i % 2 ? hash : NULL, all_items());
+    }
+    for (int i = 0; i < N_JOBS; i++) {
+        frame frames[N_PICTURES];
+        assert_int_equal(listen_to(fds[i]), 200);
+        assert_true(told_cores() > 0 && told_cores() <= 1);
+        assert_int_equal(read_frames(frames, N_PICTURES), N_PICTURES);
+        for (int k = 0; k < N_PICTURES; k++)
+            assert_int_equal(frames[k].status, 0);
+    }
+    static om_text om;
+    size_t len;
+    assert_int_equal(get(port, "/metrics"), 200);
+    om_parse(body_of_answer(&len), &om);
+    const double fair = om_value(&om, "penstock_node_turn_cpu_seconds_total{turn=\"fair\"}"),
+                 worth = om_value(&om, "penstock_node_turn_cpu_seconds_total{turn=\"worth\"}");
+    assert_true(fair > 0 && worth > 0);
+    assert_true(om_value(&om, "penstock_node_active_jobs") <= N_JOBS + 1);
     pen_pipeline_unref(pipe);
     pen_node_free(node);
 }
@@ -761,6 +823,7 @@ int main(void)
         cmocka_unit_test(the_manifest_comes_in_pages),
         cmocka_unit_test(raw_parcels_hold_the_files),
         cmocka_unit_test(pipelines_are_put_and_parcels_packed),
+        cmocka_unit_test(jobs_are_told_what_they_may_use_and_all_are_served),
         cmocka_unit_test(wrong_orders_are_refused_as_a_whole),
         cmocka_unit_test(a_token_is_wanted_where_there_is_one),
         cmocka_unit_test(strange_hosts_are_refused_on_loopback),

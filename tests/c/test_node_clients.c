@@ -81,17 +81,6 @@ static void cpu_time_is_limited_and_comes_back_with_time(void **state)
     assert_true(pen__client_may_pack(one, 5 * SECOND, &opts));
 }
 
-static void who_was_away_has_saved_nothing_up(void **state)
-{
-    (void)state;
-    pen__client *one = enter("10.0.0.1", 0), *two = enter("10.0.0.2", 0);
-    pen__clients_leave(two);
-    pen__client_used(one, 50 * SECOND);
-    assert_ptr_equal(enter("10.0.0.2", SECOND), two);
-    assert_int_equal(two->virtual_ns, one->virtual_ns);
-    assert_int_equal(enter("10.0.0.3", SECOND)->virtual_ns, one->virtual_ns);
-}
-
 /* There is room for as many as may be connected, whoever came before. */
 static void thousands_of_addresses_come_and_go(void **state)
 {
@@ -147,7 +136,6 @@ int main(void)
         CASE(an_address_is_a_client_and_so_is_a_network),
         CASE(requests_are_limited_and_come_back_with_time),
         CASE(cpu_time_is_limited_and_comes_back_with_time),
-        CASE(who_was_away_has_saved_nothing_up),
         CASE(thousands_of_addresses_come_and_go),
         CASE(the_pipeline_not_used_for_longest_leaves),
     };

@@ -177,6 +177,7 @@ static void an_order_is_taken_apart(void **state)
     (void)state;
     assert_int_equal(parse("{\"pipeline\": \"" HASH "\", \"seed\": \"18446744073709551615\", "
                            "\"hash\": \"" HASH "\", \"base\": 1000, \"later\": [1], "
+                           "\"job\": \"18446744073709551614\", "
                            "\"items\": [[7, 4294967295, 65535, 3, 15], [0, 0, 0, 0, 0]]}",
                            NULL),
                      0);
@@ -184,6 +185,7 @@ static void an_order_is_taken_apart(void **state)
     assert_string_equal(order.dataset, HASH);
     assert_true(order.seed == UINT64_MAX);
     assert_int_equal(order.base, 1000);
+    assert_true(order.job == UINT64_MAX - 1);
     assert_int_equal(order.n_items, 2);
     assert_int_equal(order.items[0].id, 7);
     assert_int_equal(order.items[0].epoch, UINT32_MAX);
@@ -192,6 +194,7 @@ static void an_order_is_taken_apart(void **state)
     assert_int_equal(order.items[0].forms, 15);
     assert_int_equal(parse("{\"pipeline\":null,\"seed\":\"0\",\"items\":[[1,2,3,4,5]]}", NULL), 0);
     assert_string_equal(order.pipeline, "");
+    assert_true(order.job == 0);
     assert_string_equal(order.dataset, "");
 }
 
@@ -218,6 +221,12 @@ static void what_is_no_order_is_refused(void **state)
         {"{\"pipeline\":null,\"seed\":\"0\",\"seed\":\"0\",\"items\":[[1,2,3,4,5]]}", "duplicate"},
         {"{\"pipeline\":null,\"seed\":\"0\",\"base\":-1,\"items\":[[1,2,3,4,5]]}", "base"},
         {"{\"pipeline\":null,\"seed\":\"0\",\"base\":\"1\",\"items\":[[1,2,3,4,5]]}", "base"},
+        {"{\"pipeline\":null,\"seed\":\"0\",\"job\":1,\"items\":[[1,2,3,4,5]]}", "job"},
+        {"{\"pipeline\":null,\"seed\":\"0\",\"job\":null,\"items\":[[1,2,3,4,5]]}", "job"},
+        {"{\"pipeline\":null,\"seed\":\"0\",\"job\":\"\",\"items\":[[1,2,3,4,5]]}", "job"},
+        {"{\"pipeline\":null,\"seed\":\"0\",\"job\":\"18446744073709551616\",\"items\":[[1,2,3,4,5]"
+         "]}",
+         "job"},
         {"{\"pipeline\":null,\"seed\":\"0\"}", "items"},
         {ORDER("[]"), "items"},
         {ORDER("{}"), "items"},
