@@ -71,6 +71,7 @@
     X(ranks, "ranks", 8, "of the training job, this one included")                              \
     X(stored_bytes, "bytes", 1e5, "of a remote sample as it is stored, mean of recent ones")    \
     X(node_cores, "cores", 8, "of storage nodes, used for this loader")                         \
+    X(node_allowance, "cores", 8, "of storage nodes, that they say this loader may use")        \
     X(node_saves_1, "bytes", 1e5, "a sample would save by the best 1/8 of what nodes could do") \
     X(node_saves_2, "bytes", 1e5, "a sample would save by the best 2/8 of what nodes could do") \
     X(node_saves_3, "bytes", 1e5, "a sample would save by the best 3/8 of what nodes could do") \

@@ -379,6 +379,8 @@ void pen__observe_offload(pen_loader *loader, const pen__facts *before, const pe
         return;
     out->stored_bytes = pen__allow_raw_bytes(&loader->allow);
     out->node_cores = divide((double)(now->node_ns - before->node_ns) * 1e-9, out->period_s);
+    if (loader->ds->source->cores)
+        out->node_allowance = loader->ds->source->cores(loader->ds, loader->pipe);
     for (int i = 0; i < PEN_OFFLOAD_SLICES; i++) {
         const pen__gain gain =
             pen__allow_gain(&loader->allow, (i + 1) / (double)PEN_OFFLOAD_SLICES);

@@ -536,7 +536,7 @@ static double plan_offload(memory *m, const pen_policy_state *s, const pen_knob_
     const double share = pen__offload_settle(&facts, now);
     if (share != now)
         pen__reason(reason, "offload %.2f: %.1f MB/s, %.2f storage cores", share,
-                    facts.bytes_per_s * 1e-6, m->watch.storage_cores);
+                    facts.bytes_per_s * 1e-6, facts.storage_cores);
     return share;
 }
 

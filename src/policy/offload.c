@@ -16,6 +16,7 @@ static const double paying = 1.03;      /* the same of a try */
 static const double settle_s = 0.3;     /* until a new share shows */
 static const double longest_rest = 16;  /* spans */
 static const double give_back = 0.05;   /* less than that of a share is not given back */
+static const double relief = 1.25;      /* times the allowance, to forget a limit that was met */
 
 /* The curve between its points. */
 static double at(const double curve[PEN__OFFLOAD_POINTS], double share)
@@ -80,6 +81,12 @@ double pen__offload_settle(const pen__offload_facts *f, double now)
 
 /* ---- what periods tell ---- */
 
+/* What nodes say that this job may have. */
+static double allowance_of(const pen_policy_state *s)
+{
+    return fmax(pen__or(s->node_allowance, INFINITY), 0);
+}
+
 static void add(pen__offload_span *span, const pen_policy_state *s)
 {
     const double seconds = pen__or(s->period_s, 0);
@@ -88,6 +95,7 @@ static void add(pen__offload_span *span, const pen_policy_state *s)
     span->node_s += pen__or(s->node_cores, 0) * seconds;
     span->waited_s += pen__or(s->wait_share, 0) * seconds;
     span->busy_s += pen__or(s->busy_cores, 0) * seconds;
+    span->allowance = allowance_of(s);
 }
 
 /* The loop waits, and not for this machine's processors: for the network or for a node. */
@@ -158,6 +166,8 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
     const double quick = 0.5, full = 0.92, hopeful = 1.01, most_hope = 8;
     const double rate = span->bytes / span->seconds, used = span->node_s / span->seconds;
     const double known = w->bytes_per_s;
+    if (span->allowance > relief * w->allowance) /* perhaps others were there when it was met */
+        w->storage_cores = w->blamed_rate = 0;
     if (w->storage_cores > 0)
         w->storage_cores = fmax(w->storage_cores, used);
     w->is_slow = is_remote_slow(span, cores);
@@ -167,6 +177,7 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
         w->tried = PEN__TRIED_NOTHING;
     } else if (rate < full * known && share > 0 && used > 0) {
         blame(w, rate, used, share);
+        w->allowance = span->allowance;
     } else {
         w->bytes_per_s = rate > known ? rate : known + quick * (rate - known);
         w->blamed_rate = 0;
@@ -212,7 +223,7 @@ bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
         .is_try = w->tried != PEN__TRIED_NOTHING,
         .raw_bytes = s->stored_bytes,
         .bytes_per_s = w->bytes_per_s * fmax(w->hope, 1),
-        .storage_cores = w->storage_cores > 0 ? w->storage_cores : INFINITY,
+        .storage_cores = fmin(w->storage_cores > 0 ? w->storage_cores : INFINITY, allowance_of(s)),
     };
     memcpy(out->saved_bytes + 1, state + offsetof(pen_policy_state, node_saves_1), bytes);
     memcpy(out->cpu_s + 1, state + offsetof(pen_policy_state, node_takes_1), bytes);

@@ -25,7 +25,7 @@ typedef struct pen__offload_facts {
     bool is_try;               /* figures are a little better than known, to be tried at once */
     double raw_bytes;          /* of a sample */
     double bytes_per_s;        /* that the network brings */
-    double storage_cores;      /* that this job may have; INFINITY: no limit was met yet */
+    double storage_cores;      /* that this job may have; INFINITY: no limit was met or told */
     double saved_bytes[PEN__OFFLOAD_POINTS], cpu_s[PEN__OFFLOAD_POINTS]; /* a sample, by the best
                                    i of PEN_OFFLOAD_SLICES equal parts of all offers; [0] is 0 */
 } pen__offload_facts;
@@ -46,6 +46,7 @@ double pen__offload_settle(const pen__offload_facts *facts, double now);
 /* Some periods together. */
 typedef struct pen__offload_span {
     double seconds, bytes, node_s, waited_s, busy_s;
+    double allowance; /* the last one */
 } pen__offload_span;
 
 typedef enum pen__offload_try {
@@ -58,6 +59,7 @@ typedef enum pen__offload_try {
 typedef struct pen__offload_watch {
     double bytes_per_s, storage_cores; /* 0: not known */
     double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
+    double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;
     bool is_slow; /* in the last span the loop waited, and not for its own machine */
     bool is_due;  /* a span was judged just now: it is time to plan */

@@ -2,7 +2,8 @@
  *
  * The thread's round: take new calls in; let libcurl move bytes; see to requests that ended or
  * stalled; let go of calls that are cancelled or out of time; send what is waiting.  All of that
- * happens in the thread, so only the list of new calls and each call's is_done need the lock.
+ * happens in the thread, so only the list of new calls, each call's is_done and what servers have
+ * told need the lock.
  *
  * How many samples a request gets: what is waiting, shared out over the requests that servers have
  * room for, but not less than an equal share of all that is wanted as long as something is under
@@ -17,6 +18,7 @@
  */
 #include "remote/remote_courier.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +50,7 @@ typedef struct shard_state {
 struct pen__courier {
     pthread_mutex_t lock; /* guards what follows, and each call's is_done */
     pen__calls incoming;
+    pen__told told;
     bool is_closing;
     pen__pool *thread; /* NULL until the first call */
     /* fixed */
@@ -199,7 +202,22 @@ static void want_pipeline(pen__request *request)
                 pen_pipeline_ref((pen_pipeline *)(uintptr_t)request->items[i].call->pipe);
 }
 
-static void on_did(pen__request *request)
+/* What a server allows us, of which others ask. */
+static void note_cores(pen__courier *c, const pen__request *request)
+{
+    pthread_mutex_lock(&c->lock);
+    pen__told_note(&c->told, request->job, (int)(request->server - c->servers), request->cores);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void forget_cores(pen__courier *c, const pen__server *server)
+{
+    pthread_mutex_lock(&c->lock);
+    pen__told_forget(&c->told, (int)(server - c->servers));
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void on_did(pen__courier *c, pen__request *request)
 {
     pen__server *server = request->server;
     switch (request->kind) {
@@ -212,6 +230,7 @@ static void on_did(pen__request *request)
         break;
     case PEN__REQUEST_SAMPLES:
         pen__server_did(server);
+        note_cores(c, request);
         break;
     }
 }
@@ -237,7 +256,7 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code, const 
                                      sizeof cause, &again_ns);
     release(c, request);
     if (outcome == PEN__OUTCOME_DID)
-        on_did(request);
+        on_did(c, request);
     else if (outcome == PEN__OUTCOME_LACKS_PIPELINE)
         want_pipeline(request);
     else if (outcome == PEN__OUTCOME_REFUSES_PIPELINE)
@@ -246,6 +265,8 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code, const 
         pen__server_failed(server, pen__now_ns(), again_ns, c->max_pause_ns, chance(c), cause);
     if (outcome == PEN__OUTCOME_REFUSES_PIPELINE || outcome == PEN__OUTCOME_FAILED)
         drop_wanted(server);
+    if (outcome == PEN__OUTCOME_FAILED && again_ns < 0)
+        forget_cores(c, server);
     /* a server that asks for time has not failed a sample */
     take_back(c, request, outcome == PEN__OUTCOME_FAILED && again_ns < 0,
               outcome == PEN__OUTCOME_REFUSED ? cause : NULL);
@@ -517,13 +538,14 @@ int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *
     c->http = *http;
     *http = (pen__http){0};
     c->route = *route;
-    c->target = (pen__target){&c->http, route->url.is_tls ? "https" : "http", c->route.url.name};
     c->owner = (pen__request_owner){on_answered, on_returned, c};
     c->max_pause_ns = c->http.timeout_ns / 8;
     if (c->max_pause_ns > MAX_PAUSE_MS * ms_ns)
         c->max_pause_ns = MAX_PAUSE_MS * ms_ns;
     c->chance_key = (uint64_t)pen__now_ns() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)c;
     set_servers(c);
+    c->target = (pen__target){&c->http, route->url.is_tls ? "https" : "http", c->route.url.name,
+                              (uint64_t)chance(c) << 32 | chance(c)};
     c->n_requests = route->url.n_servers * REQUESTS_PER_SERVER;
     c->requests = pen__calloc((size_t)c->n_requests, sizeof *c->requests);
     c->multi = curl_multi_init();
@@ -582,4 +604,15 @@ int64_t pen__courier_bring(pen__courier *c, pen__call *call, pen_error *err)
     if (call->result < 0 && err)
         *err = call->err;
     return call->result;
+}
+
+double pen__courier_cores(pen__courier *c, const pen_pipeline *pipe)
+{
+    if (c->pid != getpid())
+        return NAN;
+    const uint64_t job = pen__told_job(c->target.owner, pipe);
+    pthread_mutex_lock(&c->lock);
+    const double cores = pen__told_sum(&c->told, job);
+    pthread_mutex_unlock(&c->lock);
+    return cores;
 }

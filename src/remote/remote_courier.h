@@ -33,4 +33,7 @@ void pen__courier_free(pen__courier *courier);
  * or the fault of the data that the server found. */
 int64_t pen__courier_bring(pen__courier *courier, pen__call *call, pen_error *err);
 
+/* Cores that servers say samples for this pipeline may use there; NaN: not known.  Any thread. */
+double pen__courier_cores(pen__courier *courier, const pen_pipeline *pipe);
+
 #endif

@@ -2,6 +2,7 @@
 #include "remote/remote_request.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -168,6 +169,15 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
     return pen__request_feed(request, (const uint8_t *)bytes, n) ? 0 : n;
 }
 
+/* A line of the answer's head. */
+static size_t take_header(char *line, size_t one, size_t n, void *ctx)
+{
+    (void)one;
+    pen__request *request = ctx;
+    pen__told_parse(line, n, &request->cores);
+    return n;
+}
+
 /* ---- composing ---- */
 
 static int begin(pen__request *request, const pen__target *target, pen__server *server,
@@ -181,6 +191,7 @@ static int begin(pen__request *request, const pen__target *target, pen__server *
     request->kind = kind;
     request->n_items = request->n_open = 0;
     request->status = 0;
+    request->cores = NAN;
     request->moved_ns = pen__now_ns();
     request->frames = (pen__frames){0};
     request->fault = (pen_error){0};
@@ -196,6 +207,8 @@ static int set_common(pen__request *request)
     CURL *easy = request->easy;
     return curl_easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK &&
                    curl_easy_setopt(easy, CURLOPT_PRIVATE, request) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header) == CURLE_OK &&
+                   curl_easy_setopt(easy, CURLOPT_HEADERDATA, request) == CURLE_OK &&
                    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes) == CURLE_OK &&
                    curl_easy_setopt(easy, CURLOPT_WRITEDATA, request) == CURLE_OK
                ? 0
@@ -239,7 +252,7 @@ int pen__request_put(pen__request *request, const pen__target *target, pen__serv
 }
 
 static void write_items(pen__text *body, pen__call *const *calls, int n, bool has_pipeline,
-                        const char *hash)
+                        uint64_t job, const char *hash)
 {
     const pen__call *first = calls[0];
     if (has_pipeline)
@@ -248,8 +261,8 @@ static void write_items(pen__text *body, pen__call *const *calls, int n, bool ha
         pen__text_add(body, "{\"pipeline\":null");
     if (has_pipeline && first->key.sample != first->id) /* the same for all of a shard */
         pen__text_add(body, ",\"base\":%lld", (long long)(first->key.sample - first->id));
-    pen__text_add(body, ",\"seed\":\"%llu\",\"hash\":\"%s\",\"items\":[",
-                  (unsigned long long)first->key.seed, hash);
+    pen__text_add(body, ",\"seed\":\"%llu\",\"job\":\"%llu\",\"hash\":\"%s\",\"items\":[",
+                  (unsigned long long)first->key.seed, (unsigned long long)job, hash);
     for (int i = 0; i < n; i++) {
         const pen__call *call = calls[i];
         pen__text_add(body, "%s[%u,%lld,%d,%d,%u]", i ? "," : "", call->id,
@@ -269,7 +282,8 @@ int pen__request_samples(pen__request *request, const pen__target *target, pen__
     request->has_pipeline = has_pipeline;
     snprintf(request->url, sizeof request->url, "%s://%s/v1/data/%s/samples", target->scheme,
              server->label, target->name);
-    write_items(&request->body, calls, n, has_pipeline, hash);
+    request->job = pen__told_job(target->owner, calls[0]->pipe);
+    write_items(&request->body, calls, n, has_pipeline, request->job, hash);
     if (request->body.failed || set_common(request) != 0 ||
         set_body(request, request->body.data, request->body.len) != 0)
         return PEN_ENOMEM;

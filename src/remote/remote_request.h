@@ -11,6 +11,7 @@
 #include "remote/remote_frames.h"
 #include "remote/remote_http.h"
 #include "remote/remote_server.h"
+#include "remote/remote_told.h"
 
 enum { PEN__REQUEST_ITEMS = 64, PEN__REQUEST_URL = PEN__REMOTE_LABEL + PEN__REMOTE_NAME + 64 };
 
@@ -49,6 +50,8 @@ typedef struct pen__request {
     const pen__request_owner *owner;
     bool is_busy;
     bool has_pipeline;
+    uint64_t job;        /* of the samples */
+    double cores;        /* that the server says it may use; NaN: it did not say */
     int n_items, n_open; /* open: without an answer */
     pen__item items[PEN__REQUEST_ITEMS];
     int64_t moved_ns; /* when a byte came last */
@@ -69,6 +72,7 @@ typedef struct pen__target {
     const pen__http *http;
     const char *scheme; /* "http", "https" */
     const char *name;   /* of the dataset */
+    uint64_t owner;     /* a number for who asks, to tell its jobs by */
 } pen__target;
 
 /* Each prepares request->easy for the server.  PEN_ENOMEM: nothing has happened. */

@@ -92,11 +92,18 @@ static int64_t remote_fetch(const pen_dataset *ds, const pen__wanted *wanted, ui
     return n;
 }
 
+static double remote_cores(const pen_dataset *ds, const pen_pipeline *pipe)
+{
+    const remote_state *state = ds->state;
+    return pen__courier_cores(state->courier, pipe);
+}
+
 const pen__source pen__source_remote = {
     .name = "remote",
     .open = remote_open,
     .read = remote_read,
     .fetch = remote_fetch,
+    .cores = remote_cores,
     .close = remote_close,
     .is_patient = true,
 };

@@ -59,6 +59,9 @@ typedef struct pen__source {
      * again. NULL: a source that has files. */
     int64_t (*fetch)(const pen_dataset *ds, const pen__wanted *wanted, uint8_t *dst, size_t dst_cap,
                      const atomic_bool *cancel, pen_error *err);
+    /* Cores that those who pack say parcels for this pipeline may use; NaN: not known.
+     * Thread-safe.  NULL: nobody says. */
+    double (*cores)(const pen_dataset *ds, const pen_pipeline *pipe);
     bool is_patient; /* tries again by itself: read and fetch are called once */
     /* Free ds->state; called on half-opened datasets too.  NULL: nothing to free. */
     void (*close)(pen_dataset *ds);

@@ -208,6 +208,7 @@ typedef struct job {
     pen__offload_facts truth;
     pen__offload_watch watch;
     double share;
+    double told; /* what nodes say; 0: nothing, below 0: the truth */
     uint64_t dice;
     double noise;
 } job;
@@ -231,6 +232,8 @@ static pen_policy_state live(job *j)
     s.bytes_per_s = rate * t.net_s * f->bytes_per_s;
     s.node_cores = rate * (t.storage_s > 0 ? t.storage_s * f->storage_cores : 0);
     s.stored_bytes = f->raw_bytes;
+    if (j->told != 0)
+        s.node_allowance = j->told < 0 ? f->storage_cores : j->told;
     char *fields = (char *)&s;
     const size_t bytes = PEN_OFFLOAD_SLICES * sizeof(double);
     memcpy(fields + offsetof(pen_policy_state, node_saves_1), f->saved_bytes + 1, bytes);
@@ -312,6 +315,86 @@ static void a_plan_follows_the_world(void **state)
     assert_true(mean_loss(&j) < 1.15);
 }
 
+/* ---- what nodes tell ---- */
+
+static double known_cores(double met, double told)
+{
+    const pen__offload_watch watch = {.n_spans = 1, .storage_cores = met};
+    job j = {.truth = usual(), .dice = 1};
+    pen_policy_state s = live(&j);
+    pen__offload_facts known;
+    s.node_allowance = told;
+    assert_true(pen__offload_know(&watch, &s, &known));
+    return known.storage_cores;
+}
+
+static void the_smaller_of_what_is_told_and_what_was_met_counts(void **state)
+{
+    (void)state;
+    assert_true(isinf(known_cores(0, NAN)));
+    assert_near(known_cores(0.5, NAN), 0.5);
+    assert_near(known_cores(0, 2), 2);
+    assert_near(known_cores(0.5, 2), 0.5);
+    assert_near(known_cores(0.5, 0.2), 0.2);
+    assert_near(known_cores(0.5, -3), 0);
+    assert_near(known_cores(0.5, INFINITY), 0.5);
+}
+
+static void an_allowance_is_planned_with_at_once(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .told = -1, .dice = 1};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 1;
+    run_job(&j, 1.2);
+    assert_near(j.share, 0.5);
+    job unknowing = {.truth = j.truth, .dice = 1};
+    run_job(&unknowing, 1.2);
+    assert_near(unknowing.share, 1);
+}
+
+static void any_job_that_is_told_comes_near_its_best(void **state)
+{
+    (void)state;
+    uint64_t dice = 11;
+    for (int n = 0; n < 300; n++) {
+        job j = {.truth = any(&dice), .told = -1, .dice = dice, .noise = 0.1};
+        run_job(&j, 10);
+        const double lost = mean_loss(&j);
+        if (lost > 1.1)
+            fail_msg("job %d: %.2f times its best time", n, lost);
+    }
+}
+
+static void what_others_leave_is_taken_soon(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .told = -1, .dice = 2, .noise = 0.05};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 4;
+    run_job(&j, 30);
+    j.truth.storage_cores = 0.4; /* another job came */
+    run_job(&j, 30);
+    assert_true(mean_loss(&j) < 1.15);
+    j.truth.storage_cores = 4; /* and went */
+    run_job(&j, 5);
+    assert_true(mean_loss(&j) < 1.1);
+}
+
+/* Nodes may be slower than they think, or lie. */
+static void an_allowance_that_nobody_gets_does_little_harm(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .told = 1000, .dice = 2, .noise = 0.05};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 0.4;
+    run_job(&j, 40);
+    assert_true(mean_loss(&j) < 1.15);
+    job none = {.truth = usual(), .told = 1e-9, .dice = 2, .noise = 0.05};
+    run_job(&none, 40);
+    assert_true(none.share < 1e-6); /* files as they are */
+}
+
 /* The policy that has this plan among others; only what nodes do is its to change here. */
 static double share_of_model(job *j, bool is_pinned)
 {
@@ -380,6 +463,11 @@ int main(void)
         cmocka_unit_test(any_job_comes_near_its_best),
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
         cmocka_unit_test(a_plan_follows_the_world),
+        cmocka_unit_test(the_smaller_of_what_is_told_and_what_was_met_counts),
+        cmocka_unit_test(an_allowance_is_planned_with_at_once),
+        cmocka_unit_test(any_job_that_is_told_comes_near_its_best),
+        cmocka_unit_test(what_others_leave_is_taken_soon),
+        cmocka_unit_test(an_allowance_that_nobody_gets_does_little_harm),
         cmocka_unit_test(the_model_turns_the_knob),
         cmocka_unit_test(periods_in_which_nobody_is_there_say_nothing),
     };

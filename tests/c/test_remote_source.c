@@ -9,10 +9,12 @@
 
 #include <arpa/inet.h>
 #include <jansson.h>
+#include <math.h>
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "source/source.h"
@@ -28,6 +30,8 @@ static struct node {
     int port;
     _Atomic int mood, n_moody; /* that many POSTs, then good again */
     _Atomic int n_posts;
+    _Atomic(const char *) cores; /* what it says of its processors, or NULL */
+    _Atomic uint64_t job;        /* of the last POST */
 } node;
 
 /* ---- the server ---- */
@@ -39,6 +43,9 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
     if (status == 503)
         MHD_add_response_header(response, "Retry-After", "1");
+    const char *cores = atomic_load(&node.cores);
+    if (cores)
+        MHD_add_response_header(response, "Penstock-Cores", cores);
     enum MHD_Result result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     return result;
@@ -79,6 +86,7 @@ static enum MHD_Result send_frames(struct MHD_Connection *connection, const char
 {
     json_t *root = json_loadb(body, len, 0, NULL), *items = json_object_get(root, "items");
     wire *frames = calloc(1, sizeof *frames);
+    atomic_store(&node.job, strtoull(json_string_value(json_object_get(root, "job")), NULL, 10));
     uint8_t file[4096];
     for (size_t i = 0; i < json_array_size(items); i++) {
         int64_t id = json_integer_value(json_array_get(json_array_get(items, i), 0));
@@ -168,6 +176,7 @@ static int node_setup(void **state)
     node.ds = open_ok(in_tree("d"), NULL);
     atomic_store(&node.n_moody, 0);
     atomic_store(&node.n_posts, 0);
+    atomic_store(&node.cores, NULL);
     start_daemon(0);
     return 0;
 }
@@ -341,6 +350,48 @@ static void a_fetch_brings_a_parcel(void **state)
     pen_dataset_unref(ds);
 }
 
+/* Fetch a sample, and ask what the server allows. */
+static double cores_after_fetch(pen_dataset *ds, pen_pipeline *pipe, const char *says)
+{
+    uint8_t got[8192];
+    pen_error err = {0};
+    pen__wanted wanted = {.pipe = pipe, .key = {.sample = 17}, .choice = {.forms = 1}};
+    atomic_store(&node.cores, says);
+    assert_true(ds->source->fetch(ds, &wanted, got, sizeof got, NULL, &err) > 0);
+    double cores = NAN;
+    for (int i = 0; i < 2000; i++) { /* the answer ends a moment after its last sample */
+        cores = ds->source->cores(ds, pipe);
+        if (!says || !isnan(cores))
+            break;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    return cores;
+}
+
+static void what_servers_allow_is_known(void **state)
+{
+    (void)state;
+    const pen_op ops[] = {pen_op_center_crop(8, 8)}, others[] = {pen_op_center_crop(9, 9)};
+    pen_pipeline *pipe, *other;
+    assert_int_equal(pen_pipeline_create(&pipe, ops, 1, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, NULL), 0);
+    assert_int_equal(pen_pipeline_create(&other, others, 1, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, NULL),
+                     0);
+    pen_dataset *ds = open_ok(address(), NULL), *again = open_ok(address(), NULL);
+    assert_true(isnan(ds->source->cores(ds, pipe)));
+    assert_true(cores_after_fetch(ds, pipe, "0.75") == 0.75);
+    const uint64_t job = atomic_load(&node.job);
+    assert_true(isnan(ds->source->cores(ds, other)));
+    assert_true(isnan(cores_after_fetch(ds, other, NULL))); /* not told */
+    assert_true(atomic_load(&node.job) != job);
+    assert_true(isnan(again->source->cores(again, pipe)));
+    assert_true(cores_after_fetch(again, pipe, "123456789") == 1024);
+    assert_true(atomic_load(&node.job) != job); /* another process would be another job, too */
+    pen_dataset_unref(ds);
+    pen_dataset_unref(again);
+    pen_pipeline_unref(pipe);
+    pen_pipeline_unref(other);
+}
+
 static void a_child_of_a_fork_is_told_so(void **state)
 {
     (void)state;
@@ -429,6 +480,7 @@ int main(void)
         NODE_TEST(time_runs_out_with_a_reason),
         NODE_TEST(a_cancelled_fetch_ends_soon),
         NODE_TEST(a_fetch_brings_a_parcel),
+        NODE_TEST(what_servers_allow_is_known),
         NODE_TEST(a_child_of_a_fork_is_told_so),
         NODE_TEST(opening_can_be_cancelled),
         NODE_TEST(what_is_not_there_is_said),

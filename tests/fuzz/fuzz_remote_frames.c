@@ -1,7 +1,9 @@
 /* fuzz_remote_frames.c - any bytes as the answer to a request for samples, in pieces.
  * The first byte is the size of the pieces.  Checksums are made right, or what is
  * behind them would hardly ever be reached.  Nothing is written outside a caller's room, and no
- * caller gets two answers. */
+ * caller gets two answers.  The same bytes as a line of the answer's head say a sane number or
+ * none.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +52,18 @@ static void seal(uint8_t *bytes, size_t len)
     }
 }
 
+static void try_line(const char *line, size_t len)
+{
+    double cores = -1;
+    if (pen__told_parse(line, len, &cores) && !(cores >= 0 && cores <= PEN__TOLD_MAX_CORES))
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     if (len < 1)
         return 0;
+    try_line((const char *)data + 1, len - 1);
     size_t piece = *data + 1U;
     uint8_t *bytes = malloc(len);
     memcpy(bytes, data + 1, --len);

@@ -1,6 +1,7 @@
 """Remote datasets on `penstock serve`: all forms of samples, and a server that is killed for real."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -235,3 +236,48 @@ def test_a_paused_server_alone_is_an_error_within_the_timeout(folder, ops, monke
         assert time.monotonic() - begin < 30
     finally:
         end(server)
+
+
+def allowances(log: Path) -> list[float]:
+    whole = [line for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    states = [json.loads(line)["state"] for line in whole]
+    return [s["node_allowance"] for s in states if s["node_allowance"] is not None]
+
+
+def test_two_jobs_share_a_node_and_are_told_what_they_may_use(folder, digests, tmp_path):
+    """One core, two loaders that want all of it: both get their own stream, and hear of each other."""
+    lines = {"first": LINES["crop"], "second": LINES["resize"]}
+    wanted = {name: stream(folder, line, digests) for name, line in lines.items()}
+    faults = []
+
+    def train(name, url):
+        log = tmp_path / f"{name}.jsonl"
+        loader = penstock.Loader(
+            url, lines[name], 4, shuffle=True, seed=5, num_workers=2, decision_log=log
+        )
+        for epoch in range(300):
+            found = digests(loader)
+            if epoch == 0 and found != wanted[name]:
+                faults.append(name)
+            if log.exists() and allowances(log):  # a period has passed since the first answer
+                return
+
+    with serving("--cpus", 1, "--name", "x", folder) as port:
+        url = f"penstock://127.0.0.1:{port}/x"
+        threads = [threading.Thread(target=train, args=(name, url)) for name in lines]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+            text = answer.read().decode()
+    assert not faults
+    for name in lines:
+        told = allowances(tmp_path / f"{name}.jsonl")
+        assert told
+        assert all(1 / 8 <= cores <= 1 for cores in told)  # of two or three jobs of an address
+    spent = dict(
+        re.findall(r'^penstock_node_turn_cpu_seconds_total{turn="(\w+)"} (\S+)', text, re.M)
+    )
+    assert float(spent["fair"]) > 0
+    assert float(spent["worth"]) > 0
