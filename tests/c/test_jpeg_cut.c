@@ -1,38 +1,29 @@
 /* test_jpeg_cut.c - a window decoded from the cut is the window decoded from the file. */
-#include "decoding.h"
+#include "jpegs.h"
 #include "pixels.h"
 
-#include "base/digest.h"
 #include "ops/jpeg_cut.h"
 #include "ops/jpeg_frame.h"
 
 typedef struct tools {
     pen__jpeg_cutter *cutter;
-    pen__decoder *own, *library;
+    jpeg_ways ways;
 } tools;
 
 static int set_up(void **state)
 {
-    tools *t = calloc(1, sizeof *t);
-    *state = t;
-    if (!t || pen__decoder_create(&t->own, NULL) || pen__decoder_create(&t->library, NULL))
-        return -1;
-    pen__decoder_use_own_jpeg(t->own, true);
-    pen__decoder_use_own_jpeg(t->library, false);
-    return pen__jpeg_cutter_create(&t->cutter);
+    static tools t;
+    *state = &t;
+    return jpeg_ways_init(&t.ways) ? -1 : pen__jpeg_cutter_create(&t.cutter);
 }
 
 static int tear_down(void **state)
 {
     tools *t = *state;
     pen__jpeg_cutter_free(t->cutter);
-    pen__decoder_free(t->own);
-    pen__decoder_free(t->library);
-    free(t);
+    jpeg_ways_fini(&t->ways);
     return 0;
 }
-
-static const file no_marks = {0};
 
 /* The cut into a block of dst_cap bytes, whose guards are checked; empty if it was declined. */
 static file cut_file(tools *t, file f, file marks, pen__rect window, size_t dst_cap,
@@ -69,7 +60,7 @@ static void check_cut(tools *t, file cut, pen__rect kept, pen__rect window, cons
         pen_error err = {0};
         memcpy(got, px, n);
         memset(got, 0xA5, window_bytes(window) / 3 * (size_t)pen__decode_channels(&info));
-        if (decode_into(i ? t->own : t->library, cut, shifted, got, &err) != 0)
+        if (decode_into(i ? t->ways.own : t->ways.library, cut, shifted, got, &err) != 0)
             fail_msg("%s, way %d: %s", name, i, err.text);
         if (memcmp(got, px, n) != 0)
             fail_msg("%s, way %d: window %d,%d %dx%d differs, kept %d,%d %dx%d", name, i, window.x,
@@ -86,16 +77,11 @@ static size_t check_window_of(tools *t, file f, file marks, pen__rect window, co
     uint8_t *px = calloc(1, window_bytes(window));
     file cut = cut_file(t, f, marks, window, f.len + 1024, &kept);
     if (cut.len > 0) {
-        assert_int_equal(decode_into(t->library, f, window, px, NULL), 0);
+        assert_int_equal(decode_into(t->ways.library, f, window, px, NULL), 0);
         check_cut(t, cut, kept, window, px, name);
     }
     free(px), free(cut.data);
     return cut.len;
-}
-
-static bool is_narrow(const jpeg_kind *kind, int w)
-{
-    return w <= 4 && kind->channels == 3 && kind->sampling[0] >> 4 == 2;
 }
 
 static void cuts_of_all_sizes_decode_to_the_same_pixels(void **state)
@@ -108,18 +94,17 @@ static void cuts_of_all_sizes_decode_to_the_same_pixels(void **state)
             const jpeg_kind *kind = &ordinary_kinds[k];
             int most = i % 10 == 9 ? 200 : 60;
             int w = roll_between(&dice, 1, most), h = roll_between(&dice, 1, most);
-            uint8_t *px = make_picture(w, h, kind->channels, (uint64_t)i);
-            file f = encode_jpeg(kind, px, w, h, qualities[i % 5]);
-            int64_t before = pen__decoder_jpeg_counts(t->own).n_own;
+            file f = make_jpeg(kind, w, h, (uint64_t)i, qualities[i % 5]);
+            int64_t before = pen__decoder_jpeg_counts(t->ways.own).n_own;
             for (int j = 0; j < 12; j++) {
                 pen__rect window = j ? random_window(&dice, w, h) : (pen__rect){0, 0, w, h};
                 size_t n = check_window_of(t, f, no_marks, window, kind->name);
                 assert_int_equal(n > 0, !is_narrow(kind, w));
             }
             /* what is cut from an ordinary file is one */
-            assert_int_equal(pen__decoder_jpeg_counts(t->own).n_own - before,
+            assert_int_equal(pen__decoder_jpeg_counts(t->ways.own).n_own - before,
                              is_narrow(kind, w) ? 0 : 12);
-            free(px), free(f.data);
+            free(f.data);
         }
 }
 
@@ -131,8 +116,7 @@ static void windows_at_every_edge_are_cut_exactly(void **state)
     for (int k = 0; k < N_ORDINARY_KINDS; k++)
         for (int w = 49; w <= 52; w++) { /* an MCU of one to four pixels at the right edge */
             const jpeg_kind *kind = &ordinary_kinds[k];
-            uint8_t *px = make_picture(w, H, kind->channels, 4);
-            file f = encode_jpeg(kind, px, w, H, 90);
+            file f = make_jpeg(kind, w, H, 4, 90);
             for (int i = 0; i < N; i++)
                 for (int j = 0; j < N - 2; j++) {
                     int a = sides[i], b = sides[j];
@@ -141,7 +125,7 @@ static void windows_at_every_edge_are_cut_exactly(void **state)
                     for (int n = 0; n < 4; n++)
                         assert_true(check_window_of(t, f, no_marks, windows[n], kind->name) > 0);
                 }
-            free(px), free(f.data);
+            free(f.data);
         }
 }
 
@@ -208,8 +192,7 @@ static void only_what_the_window_needs_is_kept(void **state)
     tools *t = *state;
     for (int k = 0; k < N_ORDINARY_KINDS; k++) {
         const jpeg_kind *kind = &ordinary_kinds[k];
-        uint8_t *px = make_picture(W, H, kind->channels, 4);
-        file f = encode_jpeg(kind, px, W, H, 90);
+        file f = make_jpeg(kind, W, H, 4, 90);
         pen__rect kept;
         file whole = cut_file(t, f, no_marks, (pen__rect){0, 0, W, H}, f.len + 64, &kept);
         file part = cut_file(t, f, no_marks, (pen__rect){100, 100, 200, 200}, f.len, &kept);
@@ -217,22 +200,13 @@ static void only_what_the_window_needs_is_kept(void **state)
         assert_true(whole.len > 0 && whole.len <= f.len + 64);
         assert_true(part.len < whole.len * 31 / 100); /* a quarter, and edges */
         assert_true(kept.w <= 200 + 2 * side && kept.w % side == 0);
-        free(px), free(f.data), free(whole.data), free(part.data);
+        free(f.data), free(whole.data), free(part.data);
     }
 }
 
 static void unusual_files_and_windows_outside_are_declined(void **state)
 {
-    static const jpeg_kind others[] = {
-        COLOUR("4:1:1", 0x41, .restart_mcus = 0),
-        COLOUR("progressive", 0x22, .is_progressive = true),
-        COLOUR("arithmetic", 0x22, .is_arithmetic = true),
-        COLOUR("in scans", 0x22, .is_in_scans = true),
-        {.name = "RGB", .channels = 3, .sampling = {0x11, 0x11, 0x11}, .as = JCS_RGB},
-        {.name = "CMYK", .channels = 4, .sampling = {0x11, 0x11, 0x11, 0x11}, .as = JCS_CMYK},
-        COLOUR("4:2:0", 0x22, .restart_mcus = 0),
-    };
-    enum { N = sizeof others / sizeof others[0], FAR_AWAY = 0x7FFFFFFF };
+    enum { FAR_AWAY = 0x7FFFFFFF };
     static const pen__rect outside[] = {{-1, 0, 9, 9},
                                         {0, -1, 9, 9},
                                         {0, 0, 41, 9},
@@ -247,17 +221,17 @@ static void unusual_files_and_windows_outside_are_declined(void **state)
                                         {-FAR_AWAY, 0, FAR_AWAY, 1}};
     tools *t = *state;
     pen__rect kept;
-    for (int k = 0; k < N; k++) {
-        uint8_t *px = make_picture(40, 40, others[k].channels, 1);
-        file f = encode_jpeg(&others[k], px, 40, 40, 80);
+    for (int k = 0; k <= N_UNUSUAL_KINDS; k++) { /* and an ordinary one */
+        const jpeg_kind *kind = k < N_UNUSUAL_KINDS ? &unusual_kinds[k] : &ordinary_kinds[9];
+        file f = make_jpeg(kind, 40, 40, 1, 80);
         file cut = cut_file(t, f, no_marks, (pen__rect){8, 8, 20, 20}, f.len, &kept);
-        assert_int_equal(cut.len > 0, k == N - 1);
+        assert_int_equal(cut.len > 0, k == N_UNUSUAL_KINDS);
         for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
             file none = cut_file(t, f, no_marks, outside[i], f.len, &kept);
             assert_int_equal(none.len, 0);
             free(none.data);
         }
-        free(px), free(f.data), free(cut.data);
+        free(f.data), free(cut.data);
     }
 }
 
@@ -266,8 +240,7 @@ static void cuts_fit_into_the_room_there_is_or_are_declined(void **state)
     tools *t = *state;
     const pen__rect window = {13, 9, 30, 40};
     for (int k = 0; k < N_ORDINARY_KINDS; k++) {
-        uint8_t *px = make_picture(60, 60, ordinary_kinds[k].channels, 5);
-        file f = encode_jpeg(&ordinary_kinds[k], px, 60, 60, 80);
+        file f = make_jpeg(&ordinary_kinds[k], 60, 60, 5, 80);
         pen__rect kept;
         file whole = cut_file(t, f, no_marks, window, f.len, &kept);
         for (size_t room = 0; room <= whole.len; room++) {
@@ -275,7 +248,7 @@ static void cuts_fit_into_the_room_there_is_or_are_declined(void **state)
             assert_int_equal(cut.len, room < whole.len ? 0 : whole.len);
             free(cut.data);
         }
-        free(px), free(f.data), free(whole.data);
+        free(f.data), free(whole.data);
     }
 }
 
@@ -296,8 +269,7 @@ static void damaged_files_are_declined_or_cut_as_libjpeg_reads_them(void **state
     tools *t = *state;
     uint64_t dice = 78;
     for (int k = 0; k < N_ORDINARY_KINDS; k++) {
-        uint8_t *px = make_picture(60, 75, ordinary_kinds[k].channels, 3);
-        file f = encode_jpeg(&ordinary_kinds[k], px, 60, 75, 50 + 4 * k);
+        file f = make_jpeg(&ordinary_kinds[k], 60, 75, 3, 50 + 4 * k);
         for (int i = 0; i < 1500; i++) {
             file bad = copy_of(f.data, f.len);
             for (int n = roll_between(&dice, 1, 3); n > 0; n--) {
@@ -310,7 +282,7 @@ static void damaged_files_are_declined_or_cut_as_libjpeg_reads_them(void **state
             check_damaged(t, bad, &dice, ordinary_kinds[k].name);
             free(bad.data);
         }
-        free(px), free(f.data);
+        free(f.data);
     }
 }
 
@@ -319,40 +291,17 @@ static void files_cut_short_anywhere_are_survived(void **state)
     tools *t = *state;
     uint64_t dice = 79;
     for (int k = 0; k < N_ORDINARY_KINDS; k++) {
-        uint8_t *px = make_picture(40, 49, ordinary_kinds[k].channels, 3);
-        file f = encode_jpeg(&ordinary_kinds[k], px, 40, 49, 40);
+        file f = make_jpeg(&ordinary_kinds[k], 40, 49, 3, 40);
         for (size_t len = 0; len < f.len; len++) {
             file bad = copy_of(f.data, len);
             check_damaged(t, bad, &dice, ordinary_kinds[k].name);
             free(bad.data);
         }
-        free(px), free(f.data);
+        free(f.data);
     }
 }
 
 /* --- marks --- */
-
-/* An entry that knows the file as far down as `window` reaches. */
-static file marks_of(pen__decoder *dec, file f, pen__rect window)
-{
-    uint8_t *px = malloc(window_bytes(window));
-    pen__decoder_give_marks(dec, NULL, 0);
-    assert_int_equal(decode_into(dec, f, window, px, NULL), 0);
-    const void *entry;
-    size_t n = pen__decoder_take_marks(dec, &entry);
-    free(px);
-    return copy_of(entry, n);
-}
-
-static file marked_file(const jpeg_kind *kind, int w, int h, uint64_t seed)
-{
-    uint8_t *px = make_picture(w, h, kind->channels, seed);
-    for (size_t i = 0; i < (size_t)(w * h * kind->channels); i++)
-        px[i] = (uint8_t)(px[i] ^ (roll(&seed) & 31));
-    file f = encode_jpeg(kind, px, w, h, 92);
-    free(px);
-    return f;
-}
 
 static void marks_change_no_byte_of_a_cut(void **state)
 {
@@ -364,7 +313,7 @@ static void marks_change_no_byte_of_a_cut(void **state)
             int w = roll_between(&dice, 60, 400), h = roll_between(&dice, 50, 260);
             file f = marked_file(&ordinary_kinds[k], w, h, (uint64_t)i);
             pen__rect known = i % 3 ? (pen__rect){0, 0, w, h} : random_window(&dice, w, h);
-            file marks = marks_of(t->own, f, known);
+            file marks = gather(t->ways.own, f, no_marks, known);
             n_marked += marks.len > 0;
             for (int j = 0; j < 40; j++) {
                 pen__rect window = random_window(&dice, w, h), kept[2];
@@ -388,7 +337,7 @@ static void damaged_marks_change_no_byte_of_a_cut(void **state)
     uint64_t dice = 8;
     for (int k = 0; k < N_ORDINARY_KINDS; k++) {
         file f = marked_file(&ordinary_kinds[k], W, H, 1);
-        file marks = marks_of(t->own, f, (pen__rect){0, 0, W, H});
+        file marks = gather(t->ways.own, f, no_marks, (pen__rect){0, 0, W, H});
         for (int i = 0; i < 60; i++) {
             file bad = copy_of(marks.data, marks.len);
             bad.data[roll(&dice) % bad.len] ^= (uint8_t)(1U << roll(&dice) % 8);
@@ -410,15 +359,9 @@ static void forged_marks_do_no_harm(void **state)
     uint64_t dice = 9;
     for (int k = 0; k < N_ORDINARY_KINDS; k++) {
         file f = marked_file(&ordinary_kinds[k], W, H, 4);
-        file marks = marks_of(t->own, f, (pen__rect){0, 0, W, H});
+        file marks = gather(t->ways.own, f, no_marks, (pen__rect){0, 0, W, H});
         for (int i = 0; i < 200; i++) {
-            file bad = copy_of(marks.data, marks.len);
-            for (int n = roll_between(&dice, 1, 4); n > 0; n--) {
-                size_t at = 8 + roll(&dice) % (bad.len - 8);
-                bad.data[at] = (uint8_t)(i % 2 ? roll(&dice) : bad.data[at] + 1U);
-            }
-            uint64_t check = pen__hash64(bad.data + 8, bad.len - 8);
-            memcpy(bad.data, &check, sizeof check);
+            file bad = forge(marks, i % 2, &dice);
             pen__rect kept;
             file cut = cut_file(t, f, bad, random_window(&dice, W, H), f.len, &kept);
             free(cut.data), free(bad.data);
@@ -440,14 +383,14 @@ static void a_cutter_is_one_allocation_and_a_cut_none(void **state)
     assert_null(cutter);
     assert_int_equal(pen__mem_live(), live);
     pen__jpeg_cutter_free(NULL);
-    uint8_t *px = make_picture(64, 64, 3, 2), dst[4096];
-    file f = encode_jpeg(&ordinary_kinds[9], px, 64, 64, 50);
+    uint8_t dst[4096];
+    file f = make_jpeg(&ordinary_kinds[9], 64, 64, 2, 50);
     pen__rect kept;
     int64_t before = pen__mem_count();
     assert_true(pen__jpeg_cut(t->cutter, f.data, f.len, (pen__rect){20, 20, 9, 9}, NULL, 0, dst,
                               sizeof dst, &kept) > 0);
     assert_int_equal(pen__mem_count(), before);
-    free(px), free(f.data);
+    free(f.data);
 }
 
 int main(void)
