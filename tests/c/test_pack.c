@@ -8,6 +8,28 @@
 
 enum { W = 150, H = 117 };
 
+/* What most tests need; packers and pipelines may be used again and again. */
+typedef struct tools {
+    pen__packer *packer;
+    pen_pipeline *pipe;
+} tools;
+
+static int set_up(void **state)
+{
+    static tools t;
+    *state = &t;
+    t.pipe = pipeline_of(0);
+    return pen__packer_create(&t.packer, NULL);
+}
+
+static int tear_down(void **state)
+{
+    tools *t = *state;
+    pen__packer_free(t->packer);
+    pen_pipeline_unref(t->pipe);
+    return 0;
+}
+
 /* A parcel in an allocation of its own length, so that a sanitizer sees a byte past it. */
 static file pack(pen__packer *packer, const pen__pack_order *order, file f)
 {
@@ -52,10 +74,8 @@ static pen__form travel(pen__packer *packer, const pen__pack_order *order, file 
 
 static void every_form_and_cut_arrives_as_the_same_tensor(void **state)
 {
-    (void)state;
-    pen__packer *packer;
+    tools *t = *state;
     int n_of_form[PEN__FORM_COUNT] = {0};
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     for (int line = 0; line < N_LINES; line++)
         for (int which = 0; which < N_FILES; which++) {
             pen_pipeline *pipe = pipeline_of(line);
@@ -73,15 +93,14 @@ static void every_form_and_cut_arrives_as_the_same_tensor(void **state)
                 const uint32_t where = order.max_cut != 2 ? PEN__FORMS_AT_FURTHEST : 0;
                 for (int form = 0; form < PEN__FORM_COUNT; form++) {
                     order.forms = 1U << form | where; /* insists on it */
-                    n_of_form[travel(packer, &order, f, want, name)]++;
+                    n_of_form[travel(t->packer, &order, f, want, name)]++;
                 }
                 order.forms = PEN__FORMS_ALL;
-                travel(packer, &order, f, want, name);
+                travel(t->packer, &order, f, want, name);
             }
             free(want), free(f.data);
             pen_pipeline_unref(pipe);
         }
-    pen__packer_free(packer);
     for (int form = 0; form < PEN__FORM_COUNT; form++)
         if (n_of_form[form] == 0)
             fail_msg("no parcel had form %d", form);
@@ -89,20 +108,17 @@ static void every_form_and_cut_arrives_as_the_same_tensor(void **state)
 
 static void the_smallest_allowed_form_is_taken(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0);
+    tools *t = *state;
     for (int which = 0; which < N_FILES; which++)
         for (int n = 0; n < 8; n++) {
             file f = file_of(which, W, H);
-            pen__pack_order order = {.pipe = pipe, .key = {1, n, 0, 0}, .max_cut = 9};
+            pen__pack_order order = {.pipe = t->pipe, .key = {1, n, 0, 0}, .max_cut = 9};
             size_t least = PEN__PARCEL_HEAD + f.len;
             order.forms = PEN__FORMS_ALL;
-            file best = pack(packer, &order, f);
+            file best = pack(t->packer, &order, f);
             for (int form = 1; form < PEN__FORM_COUNT; form++) {
                 order.forms = 1U << form | 1U << PEN__FORM_RAW;
-                file one = pack(packer, &order, f);
+                file one = pack(t->packer, &order, f);
                 assert_true(form_of(one) == (pen__form)form || form_of(one) == PEN__FORM_RAW);
                 const bool is_guessed = form == PEN__FORM_PIXELS_CODED; /* may be left out */
                 least = one.len < least && !is_guessed ? one.len : least;
@@ -113,54 +129,44 @@ static void the_smallest_allowed_form_is_taken(void **state)
                          best.len, least);
             free(best.data), free(f.data);
         }
-    pen_pipeline_unref(pipe);
-    pen__packer_free(packer);
 }
 
 static void only_what_is_allowed_is_sent(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0);
+    tools *t = *state;
     file f = file_of(4, W, H);
-    pen__pack_order order = {.pipe = pipe, .forms = 1U << PEN__FORM_PIXELS, .max_cut = 0};
-    file parcel = pack(packer, &order, f); /* no cut is allowed, so there are no pixels */
+    pen__pack_order order = {.pipe = t->pipe, .forms = 1U << PEN__FORM_PIXELS, .max_cut = 0};
+    file parcel = pack(t->packer, &order, f); /* no cut is allowed, so there are no pixels */
     assert_int_equal(form_of(parcel), PEN__FORM_RAW);
     free(parcel.data);
     order.max_cut = 3;
-    parcel = pack(packer, &order, f);
+    parcel = pack(t->packer, &order, f);
     assert_int_equal(form_of(parcel), PEN__FORM_PIXELS);
     assert_true(parcel.data[2] == 1 || parcel.data[2] == 2); /* the earliest of equals */
     free(parcel.data);
     order.forms |= PEN__FORMS_AT_FURTHEST;
-    parcel = pack(packer, &order, f);
+    parcel = pack(t->packer, &order, f);
     assert_int_equal(parcel.data[2], 3);
     free(parcel.data);
     order.pipe = NULL;
     order.forms = PEN__FORMS_ALL;
-    parcel = pack(packer, &order, f);
+    parcel = pack(t->packer, &order, f);
     assert_int_equal(form_of(parcel), PEN__FORM_RAW);
     assert_int_equal(parcel.len, PEN__PARCEL_HEAD + f.len);
     assert_memory_equal(parcel.data + PEN__PARCEL_HEAD, f.data, f.len);
     free(parcel.data), free(f.data);
-    pen_pipeline_unref(pipe);
-    pen__packer_free(packer);
 }
 
 /* What an index knows of a JPEG file makes packing quicker, and no parcel different. */
 static void marks_change_no_parcel(void **state)
 {
-    (void)state;
-    pen__packer *packer;
+    tools *t = *state;
     pen__decoder *dec;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     assert_int_equal(pen__decoder_create(&dec, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0);
     int n_marked = 0;
     for (int i = 0; i < 24; i++) {
         file f = file_of(1 + i % 5, 500, 400);
-        const size_t cap = pen__parcel_bound(pipe, f.len);
+        const size_t cap = pen__parcel_bound(t->pipe, f.len);
         uint8_t *plain = malloc(cap), *marked = malloc(cap), *px = malloc(500 * 400 * 3);
         pen__image image = {.px = px};
         pen_image_info info;
@@ -171,30 +177,26 @@ static void marks_change_no_parcel(void **state)
         assert_int_equal(pen__decode(dec, f.data, f.len, &info, all, &image, NULL), 0);
         size_t n_marks = pen__decoder_take_marks(dec, &marks);
         n_marked += n_marks > 0;
-        pen__pack_order order = {.pipe = pipe, .key = {5, i, 0, 0}, .max_cut = 3};
+        pen__pack_order order = {.pipe = t->pipe, .key = {5, i, 0, 0}, .max_cut = 3};
         for (order.forms = 1; order.forms <= PEN__FORMS_ALL; order.forms = order.forms * 2 + 1) {
-            int64_t n = pen__pack(packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL, NULL);
-            int64_t m =
-                pen__pack(packer, &order, f.data, f.len, marks, n_marks, marked, cap, NULL, NULL);
+            int64_t n =
+                pen__pack(t->packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL, NULL);
+            int64_t m = pen__pack(t->packer, &order, f.data, f.len, marks, n_marks, marked, cap,
+                                  NULL, NULL);
             assert_int_equal(n, m);
             assert_memory_equal(plain, marked, (size_t)n);
         }
         free(plain), free(marked), free(px), free(f.data);
     }
     assert_true(n_marked > 12);
-    pen_pipeline_unref(pipe);
     pen__decoder_free(dec);
-    pen__packer_free(packer);
 }
 
 /* A file with a fault says the same from a parcel as it says here. */
 static void faults_are_found_where_they_would_be_without_parcels(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0);
-    const size_t bytes = pen_pipeline_shape(pipe).bytes;
+    tools *t = *state;
+    const size_t bytes = pen_pipeline_shape(t->pipe).bytes;
     uint8_t *want = malloc(bytes), *got = malloc(bytes);
     uint64_t dice = 77;
     int n_faults = 0;
@@ -205,10 +207,10 @@ static void faults_are_found_where_they_would_be_without_parcels(void **state)
         for (int n = i % 3; n > 0; n--)
             f.data[roll(&dice) % f.len] = (uint8_t)roll(&dice);
         pen__pack_order order = {
-            .pipe = pipe, .key = {3, i, 0, 0}, .max_cut = i % 5, .forms = roll(&dice)};
-        int wanted = pen_pipeline_run(pipe, &order.key, f.data, f.len, want, bytes, NULL);
-        file parcel = pack(packer, &order, f);
-        int found = pen__unpack_run(pipe, &order.key, parcel.data, parcel.len, f.len, got, NULL);
+            .pipe = t->pipe, .key = {3, i, 0, 0}, .max_cut = i % 5, .forms = roll(&dice)};
+        int wanted = pen_pipeline_run(t->pipe, &order.key, f.data, f.len, want, bytes, NULL);
+        file parcel = pack(t->packer, &order, f);
+        int found = pen__unpack_run(t->pipe, &order.key, parcel.data, parcel.len, f.len, got, NULL);
         if (found != wanted || (found == 0 && memcmp(want, got, bytes) != 0))
             fail_msg("round %d, form %d: %d instead of %d", i, form_of(parcel), found, wanted);
         n_faults += wanted != 0;
@@ -216,8 +218,6 @@ static void faults_are_found_where_they_would_be_without_parcels(void **state)
     }
     assert_in_range(n_faults, 100, 700);
     free(want), free(got);
-    pen_pipeline_unref(pipe);
-    pen__packer_free(packer);
 }
 
 /* A sample's parcel in a form that is insisted on. */
@@ -229,20 +229,17 @@ static file parcel_in_form(pen__packer *packer, const pen_pipeline *pipe, int fo
 
 static void damaged_parcels_do_no_harm(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0);
+    tools *t = *state;
     const pen_key key = {1, 1, 1, 0};
-    uint8_t *dst = malloc(pen_pipeline_shape(pipe).bytes);
+    uint8_t *dst = malloc(pen_pipeline_shape(t->pipe).bytes);
     uint64_t dice = 11;
     for (int form = 0; form < PEN__FORM_COUNT; form++) {
-        file f = file_of(9, 50, 40), parcel = parcel_in_form(packer, pipe, form, f);
+        file f = file_of(9, 50, 40), parcel = parcel_in_form(t->packer, t->pipe, form, f);
         assert_int_equal(form_of(parcel), form);
         for (size_t n = 0; n < parcel.len; n += n < 400 ? 1 : 97) {
             file copy = {malloc(n ? n : 1), n};
             memcpy(copy.data, parcel.data, n);
-            assert_int_equal(pen__unpack_run(pipe, &key, copy.data, n, f.len, dst, NULL),
+            assert_int_equal(pen__unpack_run(t->pipe, &key, copy.data, n, f.len, dst, NULL),
                              PEN_ECORRUPT);
             free(copy.data);
         }
@@ -252,60 +249,55 @@ static void damaged_parcels_do_no_harm(void **state)
             size_t at = roll(&dice) % (i % 2 ? PEN__PARCEL_HEAD : parcel.len);
             copy.data[at] ^= (uint8_t)(1U << roll(&dice) % 8);
             pen_error err = {0};
-            int rc = pen__unpack_run(pipe, &key, copy.data, copy.len, f.len, dst, &err);
+            int rc = pen__unpack_run(t->pipe, &key, copy.data, copy.len, f.len, dst, &err);
             assert_true(rc == 0 || (pen_error_is_data(rc) && err.text[0] != '\0'));
             free(copy.data);
         }
         free(parcel.data), free(f.data);
     }
     free(dst);
-    pen_pipeline_unref(pipe);
-    pen__packer_free(packer);
 }
 
 static void parcels_of_another_sample_are_refused(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0), *other = pipeline_of(1);
+    tools *t = *state;
+    pen_pipeline *other = pipeline_of(1);
     pen_key key = {1, 1, 1, 0};
     uint8_t *dst = malloc(pen_pipeline_shape(other).bytes);
     for (int form = 0; form < PEN__FORM_COUNT; form++) {
-        file f = file_of(9, W, H), parcel = parcel_in_form(packer, pipe, form, f);
-        assert_int_equal(pen__unpack_run(pipe, &key, parcel.data, parcel.len, f.len + 1, dst, NULL),
-                         PEN_ECORRUPT);
+        file f = file_of(9, W, H), parcel = parcel_in_form(t->packer, t->pipe, form, f);
+        assert_int_equal(
+            pen__unpack_run(t->pipe, &key, parcel.data, parcel.len, f.len + 1, dst, NULL),
+            PEN_ECORRUPT);
         int rc = pen__unpack_run(other, &key, parcel.data, parcel.len, f.len, dst, NULL);
         const bool has_all = form == PEN__FORM_RAW || form >= PEN__FORM_ZSTD;
         assert_int_equal(rc, has_all ? 0 : PEN_ECORRUPT);
         free(parcel.data), free(f.data);
     }
     free(dst);
-    pen_pipeline_unref(pipe), pen_pipeline_unref(other);
-    pen__packer_free(packer);
+    pen_pipeline_unref(other);
 }
 
 static void without_memory_the_file_travels_raw(void **state)
 {
-    (void)state;
-    pen_pipeline *pipe = pipeline_of(0);
+    tools *t = *state;
     const pen_key key = {1, 1, 1, 0};
-    const size_t bytes = pen_pipeline_shape(pipe).bytes;
+    const size_t bytes = pen_pipeline_shape(t->pipe).bytes;
     uint8_t *want = malloc(bytes), *got = malloc(bytes);
     file f = file_of(9, W, H);
-    assert_int_equal(pen_pipeline_run(pipe, &key, f.data, f.len, want, bytes, NULL), 0);
+    assert_int_equal(pen_pipeline_run(t->pipe, &key, f.data, f.len, want, bytes, NULL), 0);
     const int64_t live = pen__mem_live();
     for (int form = 0; form < PEN__FORM_COUNT; form++)
         for (int n = 1; n < 30; n++) {
             pen__packer *packer = NULL;
             pen__mem_fail_at(n);
             int rc = pen__packer_create(&packer, NULL);
-            file parcel = rc == 0 ? parcel_in_form(packer, pipe, form, f) : (file){0};
+            file parcel = rc == 0 ? parcel_in_form(packer, t->pipe, form, f) : (file){0};
             pen__mem_fail_at(0);
             assert_true(rc == 0 || (rc == PEN_ENOMEM && !packer));
             if (rc == 0) {
                 assert_int_equal(
-                    pen__unpack_run(pipe, &key, parcel.data, parcel.len, f.len, got, NULL), 0);
+                    pen__unpack_run(t->pipe, &key, parcel.data, parcel.len, f.len, got, NULL), 0);
                 assert_memory_equal(got, want, bytes);
             }
             free(parcel.data);
@@ -313,25 +305,21 @@ static void without_memory_the_file_travels_raw(void **state)
             assert_int_equal(pen__mem_live(), live);
         }
     free(want), free(got), free(f.data);
-    pen_pipeline_unref(pipe);
 }
 
 static void unpacking_without_memory_says_so(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
-    pen_pipeline *pipe = pipeline_of(0);
+    tools *t = *state;
     const pen_key key = {1, 1, 1, 0};
-    uint8_t *dst = malloc(pen_pipeline_shape(pipe).bytes);
+    uint8_t *dst = malloc(pen_pipeline_shape(t->pipe).bytes);
     file f = file_of(9, W, H);
     for (int form = 0; form < PEN__FORM_COUNT; form++) {
-        file parcel = parcel_in_form(packer, pipe, form, f);
+        file parcel = parcel_in_form(t->packer, t->pipe, form, f);
         const int64_t kept = pen__mem_live();
         int rc = PEN_ENOMEM;
         for (int n = 1; rc == PEN_ENOMEM; n++) {
             pen__mem_fail_at(n);
-            rc = pen__unpack_run(pipe, &key, parcel.data, parcel.len, f.len, dst, NULL);
+            rc = pen__unpack_run(t->pipe, &key, parcel.data, parcel.len, f.len, dst, NULL);
             pen__mem_fail_at(0);
             assert_int_equal(pen__mem_live(), kept);
         }
@@ -339,15 +327,12 @@ static void unpacking_without_memory_says_so(void **state)
         free(parcel.data);
     }
     free(dst), free(f.data);
-    pen_pipeline_unref(pipe);
-    pen__packer_free(packer);
 }
 
 /* Minutes for one sample: whoever wants it may do that. */
 static void what_would_take_for_ever_travels_raw(void **state)
 {
-    (void)state;
-    pen__packer *packer;
+    tools *t = *state;
     pen_pipeline *pipe[2];
     pen_error err;
     for (int i = 0; i < 2; i++) {
@@ -357,36 +342,33 @@ static void what_would_take_for_ever_travels_raw(void **state)
         assert_int_equal(
             pen_pipeline_create(&pipe[i], ops, 3, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, &err), 0);
     }
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
     file f = file_of(0, W, H);
     for (int i = 0; i < 2; i++) {
         const pen__pack_order order = {.pipe = pipe[i],
                                        .max_cut = 4,
                                        .forms = 1U << PEN__FORM_PIXELS | PEN__FORMS_AT_FURTHEST};
-        file parcel = pack(packer, &order, f);
+        file parcel = pack(t->packer, &order, f);
         assert_int_equal(form_of(parcel), i ? PEN__FORM_PIXELS : PEN__FORM_RAW);
         free(parcel.data);
         pen_pipeline_unref(pipe[i]);
     }
     free(f.data);
-    pen__packer_free(packer);
 }
 
 static void too_little_room_is_said(void **state)
 {
-    (void)state;
-    pen__packer *packer;
-    assert_int_equal(pen__packer_create(&packer, NULL), 0);
+    tools *t = *state;
     pen__pack_order order = {.forms = PEN__FORMS_ALL};
     uint8_t src[10] = {0}, dst[PEN__PARCEL_HEAD + 10];
     pen__pack_cost cost = {-1};
-    assert_int_equal(pen__pack(packer, &order, src, 10, NULL, 0, dst, 9, NULL, NULL), PEN_ENOSPC);
-    assert_int_equal(pen__pack(packer, &order, src, 10, NULL, 0, dst, sizeof dst - 1, NULL, NULL),
+    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, 9, NULL, NULL),
                      PEN_ENOSPC);
-    assert_int_equal(pen__pack(packer, &order, src, 10, NULL, 0, dst, sizeof dst, &cost, NULL),
+    assert_int_equal(
+        pen__pack(t->packer, &order, src, 10, NULL, 0, dst, sizeof dst - 1, NULL, NULL),
+        PEN_ENOSPC);
+    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, sizeof dst, &cost, NULL),
                      sizeof dst);
     assert_true(cost.cpu_ns >= 0);
-    pen__packer_free(packer);
 }
 
 int main(void)
@@ -404,5 +386,5 @@ int main(void)
         cmocka_unit_test(what_would_take_for_ever_travels_raw),
         cmocka_unit_test(too_little_room_is_said),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }
