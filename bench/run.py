@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.command_line import load, run_command
 from bench.common import DISTURBED, ROOT, Spec
 from bench.contestants import SPECS, needs_prepare
 from bench.datasets import View, cache_root, make_view, warm
@@ -215,10 +215,7 @@ def chosen(only: str | None) -> list[str]:
 
 def merged(paths: list[Path]) -> dict[str, Any]:
     """Reports written before, as one."""
-    try:
-        reports = [json.loads(path.read_text()) for path in paths]
-    except (OSError, json.JSONDecodeError) as error:
-        sys.exit(f"bench: cannot use what --from names: {error}")
+    reports = load(paths)
     return {
         **reports[0],
         "datasets": [dataset for report in reports for dataset in report["datasets"]],
@@ -263,9 +260,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Being asked to end must end the contestant's process too, which the interrupt's handler does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit("\nbench: interrupted")
+    run_command(main)

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +16,7 @@ from bench.adapt.oracle import Effort, best_workers, search
 from bench.adapt.runner import Knobs, Run, perform, schedule
 from bench.adapt.scenarios import SCENARIOS, Scenario
 from bench.adapt.verify import Reference, verify
+from bench.command_line import add_common, load, run_command, save, words, write_report
 from bench.common import ROOT, SIZE
 from bench.datasets import cache_root, make_view, warm
 from bench.run import Progress, machine
@@ -76,9 +75,7 @@ class Bench:
         }
 
     def _save(self) -> None:
-        if self._options.json:
-            self._options.json.parent.mkdir(parents=True, exist_ok=True)
-            self._options.json.write_text(json.dumps(self.report) + "\n")
+        save(self._options.json, self.report)
 
     def _entrants(self, scenario: Scenario) -> list[Entrant]:
         chosen = entrants(scenario, self._options.torch_workers)
@@ -198,33 +195,17 @@ class Bench:
             target.write_text("\n".join(lines) + "\n")
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.adapt", description=__doc__)
     add = parser.add_argument
-    add("--only", type=_words, metavar="NAMES", help=f"scenarios, of {', '.join(SCENARIOS)}")
-    add("--contestants", type=_words, default=[], metavar="NAMES", help="or beginnings of names")
+    add("--only", type=words, metavar="NAMES", help=f"scenarios, of {', '.join(SCENARIOS)}")
+    add("--contestants", type=words, default=[], metavar="NAMES", help="or beginnings of names")
     add("--seeds", type=int, help="runs of each (default 5)")
     add("--seconds-scale", type=float, help="phases so many times as long (default 1)")
     add("--verify", type=int, metavar="N", help="batches compared with one thread's (default 120)")
     add("--data", metavar="DIR", help="JPEG files to use")
-    add("--quick", action="store_true", help="one seed, short phases, few settings: does all work?")
-    add("--json", type=Path, metavar="OUT", help="write everything measured")
-    add("--plot", type=Path, metavar="OUT", help="draw OUT and OUT with -bars in its name")
-    add("--report", type=Path, metavar="OUT", help="write the report, Markdown; else it is printed")
     add("--logs", type=Path, metavar="DIR", help="keep Penstock's decision logs")
-    add(
-        "--from",
-        dest="from_",
-        type=Path,
-        nargs="+",
-        metavar="JSON",
-        help="report on what was measured before; scenarios of several files together",
-    )
-    add("--list", action="store_true", help="name scenarios and contestants, and stop")
+    add_common(parser, quick="one seed, short phases, few settings", plot="-bars")
     options = parser.parse_args(arguments)
     options.torch_workers = (4,) if options.quick else TORCH_WORKERS
     usual, quick = (5, 1.0, 120), (1, _QUICK_SCALE, 30)
@@ -254,7 +235,7 @@ def main() -> None:
             print(f"{scenario.name:10} {scenario.title}\n{'':10} {names}")
         return
     if options.from_:
-        report = joined([json.loads(path.read_text()) for path in options.from_])
+        report = joined(load(options.from_))
     else:
         bench = Bench(options)
         for name in options.only or SCENARIOS:
@@ -262,11 +243,7 @@ def main() -> None:
         report = bench.report
     from bench.adapt.markdown import text
 
-    if options.report:
-        options.report.parent.mkdir(parents=True, exist_ok=True)
-        options.report.write_text(text(report) + "\n")
-    else:
-        print(text(report))
+    write_report(text(report), options.report)
     if options.plot:
         from bench.adapt.timelines import draw
 
@@ -274,9 +251,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Being asked to end must end the contestant's process too, which the interrupt's handler does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit("\nbench: interrupted")
+    run_command(main)
