@@ -68,6 +68,16 @@ bench-offload: setup-test $(INSTALLED) ## Near the storage: what offloading save
 	  --plot bench/results/local/offload.png --report bench/results/local/offload.md $(ARGS)
 	@echo "bench-offload: see bench/results/local/offload.md"
 
+MODELLED := $(or $(DATA),../shared/data/imagenet ../shared/data/photos)
+bench-offload-model: setup-test $(INSTALLED) ## The same computed, for larger machines and many jobs; after bench-offload
+	@scripts/setup-bench
+	@for data in $(MODELLED); do \
+	  .venv/bin/python -m bench.offload.gauge "$$data" --out "bench/results/local/$$(basename "$$data").jsonl" || exit 1; done
+	@.venv-bench/main/bin/python -m bench.offload.simulate $(patsubst %,bench/results/local/%.jsonl,$(notdir $(MODELLED))) \
+	  $(if $(wildcard bench/results/local/offload.json),--runs bench/results/local/offload.json) \
+	  --plot bench/results/local/offload-model.png --report bench/results/local/offload-model.md
+	@echo "bench-offload-model: see bench/results/local/offload-model.md"
+
 bench-kernels: setup-build ## Time each kernel against its scalar twin
 	@[ -f build-bench/build.ninja ] || meson setup build-bench -Dbench=true -Dtests=false -Dpython=false >/dev/null
 	@ninja -C build-bench --quiet
@@ -93,7 +103,7 @@ distclean: clean ## Remove the environment and the generated pictures as well
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^##@ / {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
+	  /^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' Makefile
 	@echo
 
 setup-%:
@@ -105,4 +115,4 @@ $(INSTALLED): $(PACKAGE) | setup-build
 	@scripts/install-package
 	@touch $@
 
-.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-forms bench-offload bench-kernels bench-telemetry clean distclean help
+.PHONY: run build test san tsan lint format fuzz bench bench-adapt bench-forms bench-offload bench-offload-model bench-kernels bench-telemetry clean distclean help

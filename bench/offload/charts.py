@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 from bench.offload.grid import OURS, PAPER, POLICIES
 from bench.offload.verdicts import PAPER_TRAFFIC, of_kind, row, times
 
-_COLOURS = {
+COLOURS = {
     "none": "#2b2b2b",
     "all": "#c9ced6",
     "resize": "#edae49",
@@ -24,16 +24,21 @@ _COLOURS = {
 _GREY = "#6b7280"
 
 
+def plain(axes: Any) -> None:
+    """Small figures, and no box around."""
+    axes.tick_params(labelsize=7, colors=_GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _bars(axes: Any, lines: list[dict[str, Any]], key: str, title: str) -> None:
     values = [line[key]["mean"] if line[key] else 0.0 for line in lines]
     halves = [(line[key]["half"] or 0.0) if line[key] else 0.0 for line in lines]
     names = [line["policy"] for line in lines]
-    axes.bar(names, values, yerr=halves, color=[_COLOURS[name] for name in names], capsize=2.5)
+    axes.bar(names, values, yerr=halves, color=[COLOURS[name] for name in names], capsize=2.5)
     for place, value in enumerate(values):
         axes.text(place, value, f"{value:.2f}", ha="center", va="bottom", fontsize=7)
     axes.set_title(title, loc="left", fontsize=9)
-    axes.tick_params(labelsize=7, colors=_GREY)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
 
 
 def headline(report: dict[str, Any], target: Path) -> None:
@@ -59,7 +64,7 @@ def headline(report: dict[str, Any], target: Path) -> None:
             left.annotate(
                 f"its paper, {name}", (place - 0.45, value), fontsize=7, ha="right", color=_GREY
             )
-    _save(figure, target)
+    save(figure, target)
 
 
 def grid(report: dict[str, Any], target: Path) -> None:
@@ -80,7 +85,7 @@ def grid(report: dict[str, Any], target: Path) -> None:
             device = "no device" if rate == float("inf") else f"device {rate:g}/s"
             axes.set_title(f"{data}, {quota:g} cores, {device}", loc="left", fontsize=8)
     panels[0][0].legend(fontsize=6, frameon=False)
-    _save(figure, target)
+    save(figure, target)
 
 
 def _is_in(cell: dict[str, Any], data: str, rate: float, quota: float) -> bool:
@@ -97,7 +102,7 @@ def _lines(axes: Any, cells: list[dict[str, Any]]) -> None:
                 marker="o",
                 markersize=2.5,
                 linewidth=width,
-                color=_COLOURS[policy],
+                color=COLOURS[policy],
                 label=policy,
             )
     axes.set_xscale("log")
@@ -107,11 +112,10 @@ def _lines(axes: Any, cells: list[dict[str, Any]]) -> None:
     axes.minorticks_off()
     axes.set_xlabel("Mbit/s", fontsize=7)
     axes.set_ylabel("ms a sample", fontsize=7)
-    axes.tick_params(labelsize=7, colors=_GREY)
-    axes.spines[["top", "right"]].set_visible(False)
+    plain(axes)
 
 
-def _save(figure: Any, target: Path) -> None:
+def save(figure: Any, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=120)
     plt.close(figure)

@@ -15,11 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.common import SIZE
-
-RAW, CUT, CODED, PIXELS, TENSOR = "raw", "cut", "coded", "pixels", "tensor"
-NAMES = (RAW, CUT, CODED, PIXELS, TENSOR)
-_TENSOR_BYTES = 3 * SIZE * SIZE * 4  # all operations done: float32
+RAW, CUT, CODED, PIXELS = NAMES = "raw", "cut", "coded", "pixels"
 # What a sample's frame and parcel heads add, and frames of the link (Ethernet, IP, TCP) of 9,000 bytes.
 HEAD_BYTES = 80
 WIRE = 9014 / 8948
@@ -42,7 +38,7 @@ class Unreadable(Exception):
 
 
 def sample_of(line: dict[str, Any]) -> Sample:
-    """One line of a profile. All operations at the storage is pixels, and there the rest that the host would do."""
+    """One line of a profile."""
     storage, host = line["storage_ms"], line["host_ms"]
     found = {
         name: Form(line[name] * WIRE + HEAD_BYTES, storage[name] / 1e3, host[name] / 1e3)
@@ -51,10 +47,6 @@ def sample_of(line: dict[str, Any]) -> Sample:
     }
     if RAW not in found:
         raise Unreadable("a sample without its raw form")
-    if PIXELS in found and TENSOR not in found:
-        pixels = found[PIXELS]
-        size = _TENSOR_BYTES * WIRE + HEAD_BYTES
-        found[TENSOR] = Form(size, pixels.storage_s + pixels.host_s, 0.0)
     return found
 
 

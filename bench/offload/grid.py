@@ -5,7 +5,7 @@
 | headline | a link that stays the bottleneck, all the storage CPU there is, a whole epoch |
 | tenth | the same with a tenth of the storage CPU that `auto` used in `headline` |
 | idle | a job that waits for its device: nothing should be offloaded, and nothing lost |
-| grid | every link with every quota and every device |
+| grid | every link with every quota and every device, some seconds of each |
 """
 
 from __future__ import annotations
@@ -18,30 +18,44 @@ from typing import Any
 
 BASELINE, OURS, PAPER = "none", "auto", "sophon"
 POLICIES = ("none", "all", "resize", "fastflow", "sophon", "auto")
+PLANNING = ("sophon", "auto")  # these find out while they run how much to offload
 DATA = ("imagenet", "photos")
-LINKS = (25.0, 60.0, 125.0, 250.0, 500.0)  # Mbit/s
-QUOTAS = (0.1, 0.25, 0.5, 1.0)  # cores
-RATES = (150.0, 600.0, 0.0)  # samples a second of the device; 0: it is never what is waited for
 AMPLE = 0.0
-BATCH_SIZE = 64
+SEEDS = 5
+_BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
 _HEADLINE_LINK = 60.0
-_IDLE_LINK, _IDLE_RATE = 500.0, 75.0
-_WARM = 6  # batches
-_PART_S, _PART_MIN = 15.0, 8  # what `none` takes for a part of an epoch; batches
+_IDLE_LINK, _IDLE_RATE, _IDLE_S = 500.0, 75.0, 20.0
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The grid: Mbit/s, cores, samples a second of the device (0: never waited for); seconds and runs of each."""
+
+    links: tuple[float, ...]
+    quotas: tuple[float, ...]
+    rates: tuple[float, ...]
+    seconds: float
+    seeds: int
+
+
+USUAL = Axes((25, 60, 150, 500), (0.1, 0.3, 1), (0, 60), 7, 1)
+FULL = Axes((25, 60, 150, 250, 500), (0.1, 0.3, 0.5, 1), (0, 60, 300), 15, SEEDS)
+QUICK = Axes((60, 500), (0.1, 1), (0,), 1, 1)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Conditions, and how many batches count in a run."""
+    """Conditions, and how long a run is."""
 
     kind: str
     data: str
     link: float
     quota: float | None  # None: a tenth of what `headline` took
     rate: float
-    batches: int
-    warm: int
+    seconds: float  # that count; 0: a whole epoch
+    batch_size: int = _BATCH
     policies: tuple[str, ...] = POLICIES
+    seeds: int = SEEDS
 
     @property
     def key(self) -> str:
@@ -49,10 +63,6 @@ class Cell:
         if self.kind != "grid":
             return f"{self.kind}/{self.data}"
         return f"grid/{self.data}/{self.link:g}/{self.quota:g}/{self.rate:g}"
-
-    @property
-    def samples(self) -> int:
-        return self.batches * BATCH_SIZE
 
     def __str__(self) -> str:
         cores = {None: "a tenth of the CPU", AMPLE: "ample CPU"}.get(
@@ -67,36 +77,34 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Extent:
-    """How much of a data set there is."""
+class Length:
+    """Batches of a run: those that warm up, and those that count."""
 
-    images: int
-    mean_bytes: float
-
-    @property
-    def batches(self) -> int:
-        return self.images // BATCH_SIZE
-
-    def part(self, link: float, seconds: float = _PART_S) -> int:
-        """Batches that `none` needs so many seconds for; never more than an epoch."""
-        wanted = int(link * 1e6 / 8 * seconds / self.mean_bytes / BATCH_SIZE)
-        return min(max(wanted, _PART_MIN), self.batches)
+    warm: int
+    counted: int
 
 
-def cells(data: str, extent: Extent, *, is_quick: bool = False) -> Iterator[Cell]:
+def cell_of(stored: dict[str, Any]) -> Cell:
+    return Cell(**{**stored, "policies": tuple(stored["policies"])})
+
+
+def is_alike(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether runs of both may stand beside each other."""
+    free = {"policies": None, "seeds": None}
+    return {**one, **free} == {**other, **free}
+
+
+def cells(data: str, *, is_quick: bool = False, is_full: bool = False) -> Iterator[Cell]:
     """All of a data set, in the order they are run: `tenth` needs `headline`."""
-    warm = 2 if is_quick else _WARM
-    whole = 4 if is_quick else extent.batches
-    yield Cell("headline", data, _HEADLINE_LINK, AMPLE, 0.0, whole, warm)
-    yield Cell("tenth", data, _HEADLINE_LINK, None, 0.0, whole, warm, (OURS,))
-    idle = 3 if is_quick else extent.part(_IDLE_LINK)
-    yield Cell("idle", data, _IDLE_LINK, AMPLE, _IDLE_RATE, idle, warm, (BASELINE, OURS))
-    links, quotas, rates = (
-        ((60.0, 500.0), (0.1, 1.0), (0.0,)) if is_quick else (LINKS, QUOTAS, RATES)
-    )
-    for link, quota, rate in product(links, quotas, rates):
-        part = 3 if is_quick else extent.part(link)
-        yield Cell("grid", data, link, quota, rate, part, warm)
+    axes = QUICK if is_quick else FULL if is_full else USUAL
+    seconds, seeds = (axes.seconds, 1) if is_quick else (0.0, SEEDS)
+    more = {"seeds": seeds}
+    yield Cell("headline", data, _HEADLINE_LINK, AMPLE, 0.0, seconds, **more)
+    yield Cell("tenth", data, _HEADLINE_LINK, None, 0.0, seconds, policies=(OURS,), **more)
+    idle = (_IDLE_LINK, AMPLE, _IDLE_RATE, seconds or _IDLE_S)
+    yield Cell("idle", data, *idle, policies=(BASELINE, OURS), **more)
+    for link, quota, rate in product(axes.links, axes.quotas, axes.rates):
+        yield Cell("grid", data, link, quota, rate, axes.seconds, _GRID_BATCH, seeds=axes.seeds)
 
 
 def chosen(cell: Cell, patterns: list[str]) -> bool:

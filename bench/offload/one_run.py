@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.child import Lines, Lost, end_group, tell
 from bench.common import ROOT, SIZE, Unavailable
 from bench.control_group import ControlGroup
 from bench.datasets import cache_root
-from bench.offload.grid import BATCH_SIZE
+from bench.offload.grid import Length
 from bench.offload.network import STORAGE_IP, Counted, Sites, two_sites
 from bench.process_tree import cpu_seconds, machine_busy_seconds
 from bench.spawn import environment, interpreter
@@ -30,6 +31,7 @@ PORT = 7470
 _START_S = 120.0
 _END_S = 30.0
 _TENSOR_BYTES = SIZE * SIZE * 3 * 4  # the largest form that any policy sends
+_SETTLED = 0.1
 _STORAGE_S = 0.02  # more processor time than any form of any sample needs
 
 
@@ -40,8 +42,8 @@ class Run:
     folder: Path
     policy: str | None
     seed: int
-    warm: int
-    batches: int
+    length: Length
+    batch_size: int = 64
     link: float = 0.0
     quota: float = 0.0
     rate: float = 0.0
@@ -50,7 +52,7 @@ class Run:
     @property
     def longest_s(self) -> float:
         """More than any policy that works can take."""
-        samples = (self.warm + self.batches) * BATCH_SIZE
+        samples = (self.length.warm + self.length.counted) * self.batch_size
         found = samples / self.rate if self.rate else 0.0
         if self.link:
             found += samples * max(self.mean_bytes, _TENSOR_BYTES) * 8e-6 / self.link
@@ -134,8 +136,8 @@ def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dic
         node = f"{STORAGE_IP}:{PORT}"
         words += [f"penstock://{node}/{run.folder.name}", "--offload", run.policy, "--node", node]
         more["PENSTOCK_TOKEN_FILE"] = str(token)
-    words += ["--seed", str(run.seed), "--batch-size", str(BATCH_SIZE), "--rate", str(run.rate)]
-    words += ["--warm", str(run.warm), "--batches", str(run.batches)]
+    words += ["--seed", str(run.seed), "--batch-size", str(run.batch_size), "--rate", str(run.rate)]
+    words += ["--warm", str(run.length.warm), "--batches", str(run.length.counted)]
     return sites.compute.command(*words), {**cache_of("compute"), **more}
 
 
@@ -208,7 +210,7 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
     pairs = zip(noted["asked"], noted["got"], strict=True)
     return {
         "seed": run.seed,
-        "samples": run.batches * BATCH_SIZE,
+        "samples": noted["samples"],
         "seconds": seconds,
         "bytes": sent.bytes,
         "packets": sent.packets,
@@ -218,9 +220,24 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
         "other_cores": max(0.0, (end.busy_s - begin.busy_s - storage - compute) / seconds),
         "wait_s": sum(got - asked for asked, got in pairs),
         "first_batch_s": noted["first"] - noted["begin"],
+        "warm_s": noted["start"] - noted["begin"],
+        **settling(noted["begin"], noted["shares"]),
         "version": noted["version"],
         "about": noted["about"],
     }
+
+
+def settling(begin: float, shares: list[tuple[float, float]]) -> dict[str, float]:
+    """Where the share of what is offloaded came to, and after how many seconds it stayed there, within a tenth; of
+    (moment, share) at every batch. Empty where nothing is planned."""
+    if not shares:
+        return {}
+    at_last = median(share for _, share in shares[len(shares) // 2 :])
+    since = begin
+    for moment, share in shares:
+        if abs(share - at_last) > _SETTLED:
+            since = moment
+    return {"share": at_last, "settled_s": since - begin}
 
 
 def perform(run: Run) -> dict[str, Any]:

@@ -17,10 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.offload.forms import CODED, CUT, PIXELS, RAW, TENSOR, Form, Sample
+from bench.offload.forms import CODED, CUT, PIXELS, RAW, Form, Sample
 
 LADDERS = {"none": (RAW,), "sophon": (RAW, PIXELS), "auto": (RAW, CUT, CODED, PIXELS)}
-FIXED = {"resize": PIXELS, "all": TENSOR}
+FIXED = {
+    "resize": PIXELS,
+    "all": PIXELS,
+}  # floating-point numbers are made by the host under all of them
 _FREE_S = 1e-9  # a step that costs nothing is the first
 
 
@@ -126,20 +129,26 @@ class Ladder:
         return Times(device, host, storage, network, startup)
 
 
-def ladder(samples: list[Sample], policy: str) -> Ladder:
-    """A policy's; one that treats all samples alike has no steps."""
+def ladder(samples: list[Sample], policy: str, count: int | None = None) -> Ladder:
+    """A policy's; one that treats all samples alike has no steps. With a count it is for so many samples like these."""
+    count = count or len(samples)
+    scale = count / len(samples)
     if policy in FIXED:
         forms = [sample.get(FIXED[policy], sample[RAW]) for sample in samples]
         steps = []
     else:
         forms = [sample[RAW] for sample in samples]
-        steps = [step for sample in samples for step in steps_of(sample, LADDERS[policy])]
+        steps = [
+            Step(scale * step.saved, scale * step.storage_s, scale * step.host_s)
+            for sample in samples
+            for step in steps_of(sample, LADDERS[policy])
+        ]
     start = (
-        sum(form.size for form in forms),
-        sum(form.storage_s for form in forms),
-        sum(form.host_s for form in forms),
+        scale * sum(form.size for form in forms),
+        scale * sum(form.storage_s for form in forms),
+        scale * sum(form.host_s for form in forms),
     )
-    return Ladder(len(samples), start, steps)
+    return Ladder(count, start, steps)
 
 
 @dataclass(frozen=True)
@@ -162,16 +171,17 @@ def outcome(of: Ladder, site: Site, k: int | None = None) -> Outcome:
 class Job:
     """A data set's profile under every policy, ladders made once."""
 
-    def __init__(self, samples: list[Sample]) -> None:
+    def __init__(self, samples: list[Sample], count: int | None = None) -> None:
         self._samples = samples
+        self.count = count or len(samples)
         self._ladders: dict[str, Ladder] = {}
 
     def ladder(self, policy: str, site: Site) -> Ladder:
-        """`fastflow` takes the whole line or nothing, whichever its coarse profile says is faster."""
+        """`fastflow` takes the whole line or nothing, whichever its coarse profile says is less to send."""
         if policy == "fastflow":
-            policy = min(("none", "all"), key=lambda name: self.epoch(name, site).times.epoch)
+            policy = min(("none", "all"), key=lambda name: self.epoch(name, site).size)
         if policy not in self._ladders:
-            self._ladders[policy] = ladder(self._samples, policy)
+            self._ladders[policy] = ladder(self._samples, policy, self.count)
         return self._ladders[policy]
 
     def epoch(self, policy: str, site: Site) -> Outcome:

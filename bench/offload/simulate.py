@@ -8,42 +8,29 @@ machine cannot: more cores, more samples, many jobs on one store.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
-from bench.common import table
+from bench.command_line import load, write_report
+from bench.offload.expected import MBIT, site_of
+from bench.offload.experiment import joined
 from bench.offload.fleet import Tenant, run_together
-from bench.offload.forms import (
-    CODED,
-    CUT,
-    HEAD_BYTES,
-    PIXELS,
-    RAW,
-    TENSOR,
-    WIRE,
-    Sample,
-    Unreadable,
-    read,
-    repeated,
-    with_host,
-)
-from bench.offload.grid import BASELINE, BATCH_SIZE, POLICIES
+from bench.offload.forms import CODED, CUT, PIXELS, RAW, Sample, Unreadable, read, with_host
+from bench.offload.grid import BASELINE, OURS, PAPER, POLICIES, cell_of
 from bench.offload.planning import Job, Outcome, Site
 
-MBIT = 1e6 / 8
 CORES, SAMPLES = 48, 40_000  # the paper's
 LINKS = (60.0, 250.0, 500.0, 1000.0, 10_000.0)  # Mbit/s
 JOBS = (1, 2, 4, 8, 16, 32)
-FLEET_POLICIES = (BASELINE, "sophon", "auto")
+FLEET_POLICIES = (BASELINE, PAPER, OURS)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A measured run beside the model's."""
+    """A measured run beside the model's: seconds and bytes a sample."""
 
     cell: str
     policy: str
@@ -61,6 +48,37 @@ class Compared:
         return self.size_said / self.size - 1
 
 
+@dataclass(frozen=True)
+class Larger:
+    """All policies on a link of so many Mbit/s, with so many cores at the storage."""
+
+    link: float
+    storage_cores: int
+    outcomes: dict[str, Outcome]
+
+
+@dataclass(frozen=True)
+class Together:
+    """So many jobs under one policy: what all have on average, and what they use together."""
+
+    jobs: int
+    policy: str
+    epoch_s: float
+    storage_cores: float
+    mbit: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that was computed of some profiles."""
+
+    samples: dict[str, list[Sample]]
+    compared: dict[str, list[Compared]]
+    larger: dict[str, list[Larger]]
+    fleets: dict[int, list[Together]]  # by the store's cores
+    options: argparse.Namespace
+
+
 def host_costs(report: dict[str, Any], data: str) -> dict[str, float]:
     """Processor seconds a sample of the host, from the runs in which all samples had one form. Those of `auto` have
     cuts and coded crops mixed, so both get their mean."""
@@ -70,25 +88,15 @@ def host_costs(report: dict[str, Any], data: str) -> dict[str, float]:
         of = runs.get(policy, {}).values()
         return fmean(run["compute_cpu_s"] / run["samples"] for run in of) if of else None
 
-    sources = {RAW: "none", PIXELS: "resize", TENSOR: "all", CUT: "auto", CODED: "auto"}
+    sources = {RAW: "none", PIXELS: "resize", CUT: "auto", CODED: "auto"}
     found = {form: cost(policy) for form, policy in sources.items()}
     return {form: seconds for form, seconds in found.items() if seconds is not None}
 
 
-def site_of(cell: dict[str, Any], quota: float, how: dict[str, Any]) -> Site:
-    """What a cell had, as the model sees it."""
-    return Site(
-        link=cell["link"] * MBIT,
-        storage_cores=min(quota or how["storage_cores"], how["storage_cores"]),
-        host_cores=how["compute_cores"],
-        device_rate=cell["rate"],
-        batch=BATCH_SIZE,
-    )
-
-
-def compare(report: dict[str, Any], data: str, job: Job, n: int) -> list[Compared]:
+def compare(report: dict[str, Any], data: str, job: Job) -> list[Compared]:
     """Every measured mean of seeds beside the model's: time without start-up, since the counted part has none."""
     found = []
+    cores = report["how"]["storage_cores"], report["how"]["compute_cores"]
     for key, stored in report["cells"].items():
         if stored["cell"]["data"] != data:
             continue
@@ -96,114 +104,66 @@ def compare(report: dict[str, Any], data: str, job: Job, n: int) -> list[Compare
             runs = list(of.values())
             if not runs:
                 continue
-            site = site_of(stored["cell"], fmean(run["quota"] for run in runs), report["how"])
-            said = job.epoch(policy, site)
+            quota = fmean(run["quota"] for run in runs)
+            said = job.epoch(policy, site_of(cell_of(stored["cell"]), quota, cores))
             found.append(
                 Compared(
                     key,
                     policy,
                     fmean(run["seconds"] / run["samples"] for run in runs),
-                    (said.times.epoch - said.times.startup) / n,
+                    (said.times.epoch - said.times.startup) / job.count,
                     fmean(run["bytes"] / run["samples"] for run in runs),
-                    said.size / n,
+                    said.size / job.count,
                 )
             )
     return found
 
 
-def _errors(values: list[float]) -> tuple[str, str]:
-    sizes = [abs(value) for value in values]
-    return f"{100 * median(sizes):.1f} %", f"{100 * max(sizes):.1f} %"
+def on_larger(job: Job, cores: int, links: tuple[float, ...], rate: float) -> list[Larger]:
+    """A host of so many cores, and one, four or as many at the storage."""
+    return [
+        Larger(link, storage, {policy: job.epoch(policy, site) for policy in POLICIES})
+        for link in links
+        for storage in sorted({1, 4, cores})
+        for site in [Site(link * MBIT, storage, cores, rate)]
+    ]
 
 
-def checked_text(compared: list[Compared]) -> list[str]:
-    """How far the model is from what was measured, policy by policy."""
-    head = ("policy", "cells", "time: median error", "largest", "traffic: median error", "largest")
-    rows = []
-    for policy in POLICIES:
-        of = [c for c in compared if c.policy == policy]
-        if of:
-            errors = [
-                *_errors([c.time_error for c in of]),
-                *_errors([c.size_error for c in of]),
-            ]
-            rows.append((policy, str(len(of)), *errors))
-    if not rows:
-        return []
-    worst = max(compared, key=lambda c: abs(c.time_error))
-    told = (
-        f"Furthest off: {worst.cell}, {worst.policy}: {1e3 * worst.seconds:.2f} ms a sample measured, "
-        f"{1e3 * worst.seconds_said:.2f} computed."
-    )
-    return ["## The model beside the runs", "", *table(head, rows), "", told, ""]
-
-
-def _line(name: str, outcomes: dict[str, Outcome], n: int) -> tuple[str, ...]:
-    base = outcomes[BASELINE]
-    ours = outcomes["auto"]
-    return (
-        name,
-        *(f"{o.times.epoch:.1f}" for o in outcomes.values()),
-        f"{base.size / ours.size:.2f}",
-        f"{base.times.epoch / ours.times.epoch:.2f}",
-        f"{1e3 * ours.storage_s / n:.2f}",
-        ours.times.slowest,
-    )
-
-
-def larger_text(job: Job, n: int, cores: int, links: tuple[float, ...], rate: float) -> list[str]:
-    """Seconds an epoch on larger machines."""
-    more = ("auto: less traffic", "less time", "its storage CPU ms", "its slowest")
-    rows = []
-    for link in links:
-        for storage in sorted({1, 4, cores}):
-            site = Site(link * MBIT, storage, cores, rate, BATCH_SIZE)
-            outcomes = {policy: job.epoch(policy, site) for policy in POLICIES}
-            rows.append(_line(f"{link:g} Mbit/s, {storage} cores", outcomes, n))
-    title = f"## {n:,} samples, a host of {cores} cores: seconds an epoch"
-    return [title, "", *table(("link, storage", *POLICIES, *more), rows), ""]
-
-
-def fleet_text(
-    jobs: list[tuple[str, Job, int]], cores: int, link: float, rate: float, counts: tuple[int, ...]
-) -> list[str]:
-    """Many jobs, of each data set in turn, on one store: mean seconds an epoch, and what they send and use."""
-    rows = []
-    for count in counts:
-        cells = [str(count)]
+def on_one_store(jobs: list[Job], cores: int, options: argparse.Namespace) -> list[Together]:
+    """Many jobs, of each data set in turn."""
+    found = []
+    for count in JOBS:
         for policy in FLEET_POLICIES:
-            own = Site(link * MBIT, cores, CORES, rate, BATCH_SIZE)
-            tenants = [Tenant(jobs[i % len(jobs)][1], policy, own) for i in range(count)]
-            found = run_together(tenants, link * MBIT, cores)
-            busy = sum(o.storage_s / o.times.epoch for o in found)
-            cells += [f"{fmean(o.times.epoch for o in found):.1f}", f"{busy:.1f}"]
-        rows.append(tuple(cells))
-    head = ["jobs"]
-    for policy in FLEET_POLICIES:
-        head += [f"{policy}: epoch, s", "storage cores"]
-    names = " and ".join(name for name, _, _ in jobs)
-    title = f"## Jobs on one store of {cores} cores and {link:g} Mbit/s ({names})"
-    return [title, "", *table(tuple(head), rows), ""]
-
-
-def describe(name: str, samples: list[Sample]) -> list[str]:
-    """What the profile has in it."""
-    rows = []
-    for form in (RAW, CUT, CODED, PIXELS, TENSOR):
-        of = [sample[form] for sample in samples if form in sample]
-        if of:
-            size = fmean(f.size for f in of) - HEAD_BYTES
-            rows.append(
-                (
-                    form,
-                    f"{len(of):,}",
-                    f"{size / WIRE / 1e3:.1f}",
-                    f"{1e3 * fmean(f.storage_s for f in of):.2f}",
-                    f"{1e3 * fmean(f.host_s for f in of):.2f}",
+            own = Site(options.link * MBIT, cores, options.cores, options.rate)
+            tenants = [Tenant(jobs[i % len(jobs)], policy, own) for i in range(count)]
+            outcomes = run_together(tenants, options.link * MBIT, cores)
+            found.append(
+                Together(
+                    count,
+                    policy,
+                    fmean(o.times.epoch for o in outcomes),
+                    sum(o.storage_s / o.times.epoch for o in outcomes),
+                    sum(o.size / o.times.epoch for o in outcomes) / MBIT,
                 )
             )
-    head = ("form", "samples", "KB", "storage CPU ms", "host CPU ms")
-    return [f"## {name}: the profile", "", *table(head, rows), ""]
+    return found
+
+
+def compute(options: argparse.Namespace) -> Findings:
+    report = joined(load(options.runs)) if options.runs else None
+    samples = {path.stem: read(path) for path in options.profiles}
+    if report:
+        samples = {name: with_host(of, host_costs(report, name)) for name, of in samples.items()}
+    compared = (
+        {name: compare(report, name, Job(of)) for name, of in samples.items()} if report else {}
+    )
+    many = {name: Job(of, options.samples) for name, of in samples.items()}
+    larger = {
+        name: on_larger(job, options.cores, LINKS, options.rate) for name, job in many.items()
+    }
+    stores = sorted({1, options.cores})
+    fleets = {cores: on_one_store(list(many.values()), cores, options) for cores in stores}
+    return Findings(samples, compared, larger, fleets, options)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -213,46 +173,34 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "profiles", nargs="+", type=Path, help="JSON lines (see forms.py), named after the data set"
     )
     add(
-        "--runs", type=Path, metavar="JSON", help="of `python -m bench.offload`, to be checked with"
+        "--runs",
+        type=Path,
+        nargs="+",
+        metavar="JSON",
+        help="of `python -m bench.offload`, to be checked with",
     )
     add("--cores", type=int, default=CORES, help=f"of the larger machines (default {CORES})")
     add("--samples", type=int, default=SAMPLES, help=f"an epoch there (default {SAMPLES:,})")
     add("--rate", type=float, default=0.0, help="samples a second of a device; 0: never waited for")
     add("--link", type=float, default=500.0, help="Mbit/s that jobs share (default 500)")
     add("--report", type=Path, metavar="OUT", help="write Markdown; else it is printed")
+    add("--plot", type=Path, metavar="OUT", help="draw the model beside the runs, and beyond them")
     return parser.parse_args(arguments)
 
 
-def text(options: argparse.Namespace) -> str:
-    report = json.loads(options.runs.read_text()) if options.runs else None
-    out = ["# Near the storage, computed", ""]
-    jobs = []
-    for path in options.profiles:
-        name, samples = path.stem, read(path)
-        if report:
-            samples = with_host(samples, host_costs(report, name))
-        out += describe(name, samples)
-        if report:
-            out += checked_text(compare(report, name, Job(samples), len(samples)))
-        many = Job(repeated(samples, options.samples))
-        out += larger_text(many, options.samples, options.cores, LINKS, options.rate)
-        jobs.append((name, many, options.samples))
-    for cores in sorted({1, options.cores}):
-        out += fleet_text(jobs, cores, options.link, options.rate, JOBS)
-    return "\n".join(out)
-
-
 def main() -> None:
+    from bench.offload.computed import text
+
     options = parse()
     try:
-        found = text(options)
+        found = compute(options)
     except (OSError, Unreadable) as error:
         sys.exit(f"simulate: {error}")
-    if options.report:
-        options.report.parent.mkdir(parents=True, exist_ok=True)
-        options.report.write_text(found + "\n")
-    else:
-        print(found)
+    write_report(text(found), options.report)
+    if options.plot:
+        from bench.offload.computed_charts import draw
+
+        draw(found, options.plot)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench.common import table
-from bench.offload.grid import OURS, POLICIES, Cell
+from bench.offload.grid import OURS, POLICIES, cell_of
 from bench.offload.verdicts import (
     PAPER_TRAFFIC,
     WITHIN,
@@ -16,6 +16,8 @@ from bench.offload.verdicts import (
     of_kind,
     ratios,
     row,
+    runs_of,
+    settling,
     times,
 )
 
@@ -25,6 +27,7 @@ Written by `python -m bench.offload`; [bench/README.md](../bench/README.md#near-
 Bytes are counted by the kernel where they leave the storage, headers of Ethernet, IP and TCP included. "less" is how many
 times less than `none`, seed by seed, with the half width of the mean's 95 % interval.
 """
+_MUCH = 0.25  # cores of others: such a run may have been disturbed
 _HEAD = (
     "policy",
     "KB a sample",
@@ -35,6 +38,7 @@ _HEAD = (
     "compute CPU ms",
     "waits",
     "Mbit/s",
+    "settled after, s",
     "first batch, s",
     "batches equal",
 )
@@ -58,21 +62,18 @@ def _cells(line: dict[str, Any]) -> tuple[str, ...]:
         f"{line['compute_ms']:.2f}",
         f"{100 * line['wait']:.0f} %",
         f"{line['link_mbit']:.0f}",
+        "-" if line["settled_s"] is None else f"{line['settled_s']:.1f}",
         f"{line['first_s']:.1f}",
         f"{line['equal']} of {line['runs']}",
     )
 
 
-def _cell(stored: dict[str, Any]) -> Cell:
-    about = stored["cell"]
-    return Cell(**{**about, "policies": tuple(about["policies"])})
-
-
 def cell_text(stored: dict[str, Any], images: int) -> list[str]:
     """One cell with all that is known of every policy."""
-    cell = _cell(stored)
-    out = [f"### {cell.key}", "", f"{cell}; {cell.samples:,} samples a run.", ""]
+    cell = cell_of(stored["cell"])
     there = [policy for policy in POLICIES if stored["runs"].get(policy)]
+    most = max(run["samples"] for policy in there for run in runs_of(stored, policy).values())
+    out = [f"### {cell.key}", "", f"{cell}; {most:,} samples a run.", ""]
     out += table(_HEAD, [_cells(row(stored, policy, images)) for policy in there])
     return [*out, "", *_problems(stored)]
 
@@ -92,7 +93,7 @@ def grid_text(data: str, cells: dict[str, dict[str, Any]]) -> list[str]:
         spread = f" ± {half:.3f}" if half is not None else ""
         rows.append(
             (
-                str(_cell(stored)),
+                str(cell_of(stored["cell"])),
                 *(f"{found[p] / base:.2f}" if base and p in found else "-" for p in POLICIES),
                 best(stored) or "-",
                 "-" if ratio is None else f"{ratio:.3f}{spread}",
@@ -131,14 +132,14 @@ def text(report: dict[str, Any]) -> str:
     )
     out = [
         _PREFACE,
-        f"{report['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB{quick}. {sizes}. "
-        f"The kernel and other programs used {_others(report):.1f} cores beside both ends.",
+        f"{report['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB{quick}. {sizes}.",
+        _others_text(report),
         "",
     ]
     for check in findings(report):
         mark = {True: "yes", False: "**no**", None: "not told"}[check.holds]
         out.append(f"- {check.what}: {mark} ({check.told})")
-    out += ["", *paper_text(report)]
+    out += ["", *_settling_text(report), *paper_text(report)]
     for kind in ("headline", "tenth", "idle"):
         for stored in of_kind(report, kind).values():
             out += cell_text(stored, report["data"][stored["cell"]["data"]]["images"])
@@ -150,15 +151,31 @@ def text(report: dict[str, Any]) -> str:
     return "\n".join(out)
 
 
-def _others(report: dict[str, Any]) -> float:
-    """Cores, on average: the network's own work is a part of it."""
+def _settling_text(report: dict[str, Any]) -> list[str]:
+    found = settling(report)
+    if found is None:
+        return []
+    told = (
+        f"The share that `{OURS}` offloads stayed within a tenth of where it ended from {found['median_s']:.1f} s after the start on "
+        f"(median of {found['runs']} runs; {found['longest_s']:.1f} s at most), in {found['before']} of them before anything counted."
+    )
+    return [told, ""]
+
+
+def _others_text(report: dict[str, Any]) -> str:
+    """Whether the machine was quiet: the network's own work is a part of what others did."""
     seen = [
         run["other_cores"]
         for stored in report["cells"].values()
         for of in stored["runs"].values()
         for run in of.values()
     ]
-    return sum(seen) / len(seen) if seen else 0.0
+    mean = sum(seen) / len(seen) if seen else 0.0
+    much = sum(cores > _MUCH for cores in seen)
+    return (
+        f"The kernel and other programs used {mean:.2f} cores beside both ends; "
+        f"more than {_MUCH:g} in {much} of {len(seen)} runs."
+    )
 
 
 def _not_run(report: dict[str, Any]) -> list[str]:

@@ -24,6 +24,7 @@ from typing import Any, TextIO
 
 from bench.common import MEAN, SIZE, STD
 from bench.offload.digest import fingerprint
+from bench.offload.grid import PLANNING
 
 _NODE_S = 60.0
 
@@ -82,15 +83,21 @@ def epoch_of(loader: Any, epoch: int, batches: list[Any]) -> Iterator[Any]:
 
 
 class Notes:
-    """Times and fingerprints of the batches of an epoch."""
+    """Times and fingerprints of the batches of an epoch, and how much is offloaded, where the loader plans that."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []
         self.got: list[float] = []
         self.digests: list[int] = []
+        self.shares: list[tuple[float, float]] = []
 
 
-def train(batches: Iterator[Any], step_s: float, say: Callable[[int, float], None]) -> Notes:
+def train(
+    batches: Iterator[Any],
+    step_s: float,
+    say: Callable[[int, float], None],
+    share: Callable[[], float | None],
+) -> Notes:
     """Every batch is looked at, as a copy to a device does, and takes the device a step."""
     import numpy
 
@@ -104,6 +111,8 @@ def train(batches: Iterator[Any], step_s: float, say: Callable[[int, float], Non
         notes.asked.append(asked)
         notes.got.append(now)
         say(len(notes.got), now)
+        if (offloaded := share()) is not None:
+            notes.shares.append((now, offloaded))
         notes.digests.append(fingerprint(numpy.from_dlpack(batch["image"])))
         del batch
         time.sleep(max(0.0, now + step_s - time.monotonic()))
@@ -126,15 +135,21 @@ def run(options: argparse.Namespace, say: TextIO, orders: TextIO) -> dict[str, A
         ids_of(count, options.seed, epoch, options.batch_size, batches)
         for epoch, batches in enumerate((options.warm, options.batches))
     ]
-    warm = train(epoch_of(loader, 0, parts[0]), step_s, at(1, "first"))
+
+    def share() -> float | None:
+        return loader.knobs["offload"] if options.offload in PLANNING else None
+
+    warm = train(epoch_of(loader, 0, parts[0]), step_s, at(1, "first"), share)
     tell("count", time.monotonic())
     orders.readline()
     start = time.monotonic()
-    counted = train(epoch_of(loader, 1, parts[1]), step_s, at(options.batches, "done"))
+    counted = train(epoch_of(loader, 1, parts[1]), step_s, at(options.batches, "done"), share)
     return {
         "begin": begin,
         "first": warm.got[0],
         "start": start,
+        "samples": sum(map(len, parts[1])),
+        "shares": warm.shares + counted.shares,
         "asked": counted.asked,
         "got": counted.got,
         "digests": [warm.digests, counted.digests],

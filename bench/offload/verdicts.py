@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from bench.common import Check
@@ -10,7 +10,8 @@ from bench.offload.grid import BASELINE, OURS, PAPER
 from bench.stats import summary
 
 WITHIN = 1.03  # of the best policy's time
-IDLE_LOSS = 1.02
+IDLE_LOSS, IDLE_BYTES = 1.02, 0.99
+BUSY_LINK = 0.9  # of its rate, headers included: the link is what everybody waits for
 # Data set: less traffic and less time than `none`, at least, on a link that stays the bottleneck.
 WANTED = {"imagenet": (2.6, 2.0), "photos": (5.8, 4.0)}
 # SOPHON (HotStorage '24, doi 10.1145/3655038.3665947): times less traffic on its own data, which ours resembles.
@@ -27,9 +28,13 @@ def runs_of(stored: Stored, policy: str) -> dict[str, dict[str, Any]]:
 
 
 def ratios(stored: Stored, policy: str, figure: str, base: str = BASELINE) -> list[float]:
-    """How many times less than `base`, seed by seed: both had the same samples and the same crops."""
+    """How many times less a sample than `base`, seed by seed: the same samples and the same crops, or some of them."""
     theirs, ours = runs_of(stored, base), runs_of(stored, policy)
-    return [theirs[seed][figure] / ours[seed][figure] for seed in sorted(ours) if seed in theirs]
+
+    def of(run: dict[str, Any]) -> float:
+        return float(run[figure] / run["samples"])
+
+    return [of(theirs[seed]) / of(ours[seed]) for seed in sorted(ours) if seed in theirs]
 
 
 def per_sample(stored: Stored, policy: str, figure: str) -> float:
@@ -37,10 +42,16 @@ def per_sample(stored: Stored, policy: str, figure: str) -> float:
     return fmean(run[figure] / run["samples"] for run in runs_of(stored, policy).values())
 
 
+def link_mbit(stored: Stored, policy: str) -> float:
+    """What crossed the link, Mbit/s."""
+    return fmean(run["bytes"] * 8e-6 / run["seconds"] for run in runs_of(stored, policy).values())
+
+
 def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
     """A policy's line of a cell's table."""
     runs = runs_of(stored, policy).values()
     traffic, speed = (ratios(stored, policy, figure) for figure in ("bytes", "seconds"))
+    settled = [run["settled_s"] for run in runs if "settled_s" in run]
     return {
         "policy": policy,
         "kb": per_sample(stored, policy, "bytes") / 1e3,
@@ -50,7 +61,8 @@ def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
         "storage_ms": 1e3 * per_sample(stored, policy, "storage_cpu_s"),
         "compute_ms": 1e3 * per_sample(stored, policy, "compute_cpu_s"),
         "wait": fmean(run["wait_s"] / run["seconds"] for run in runs),
-        "link_mbit": fmean(run["bytes"] * 8e-6 / run["seconds"] for run in runs),
+        "link_mbit": link_mbit(stored, policy),
+        "settled_s": fmean(settled) if settled else None,
         "first_s": fmean(run["first_batch_s"] for run in runs),
         "equal": sum(run["equal"] is True for run in runs),
         "runs": len(runs),
@@ -68,20 +80,24 @@ def best(stored: Stored) -> str | None:
     return min(found, key=lambda policy: found[policy], default=None)
 
 
+def best_other(stored: Stored) -> str | None:
+    """The fastest policy beside `auto`."""
+    others = {policy: seconds for policy, seconds in times(stored).items() if policy != OURS}
+    return min(others, key=others.__getitem__, default=None)
+
+
 def behind(stored: Stored) -> float | None:
     """`auto`'s time over that of the best other policy; None where either is missing."""
-    found = times(stored)
-    others = [seconds for policy, seconds in found.items() if policy != OURS]
-    return found[OURS] / min(others) if OURS in found and others else None
+    found, rival = times(stored), best_other(stored)
+    return found[OURS] / found[rival] if OURS in found and rival else None
 
 
 def behind_half(stored: Stored) -> float | None:
     """Half the width of that ratio's 95 % interval, seeds paired."""
-    found = times(stored)
-    others = {p: s for p, s in found.items() if p != OURS}
-    if OURS not in found or not others:
+    rival = best_other(stored)
+    if rival is None or not runs_of(stored, OURS):
         return None
-    half = summary(ratios(stored, min(others, key=others.__getitem__), "seconds", OURS))["half"]
+    half = summary(ratios(stored, rival, "seconds", OURS))["half"]
     return None if half is None else float(half)
 
 
@@ -107,6 +123,10 @@ def headline(stored: Stored) -> list[Check]:
             holds = None if least is None else fmean(found) >= least
             goal = f" at least {least:g} times" if least else ""
             checks.append(Check(f"{data}: {what}{goal} less than {BASELINE}", holds, told))
+    if runs_of(stored, OURS):
+        busy = link_mbit(stored, OURS) / stored["cell"]["link"]
+        what = f"{data}: the link stays the bottleneck under {OURS}"
+        checks.append(Check(what, busy >= BUSY_LINK, f"{100 * busy:.0f} % of it in use"))
     theirs = ratios(stored, PAPER, "bytes")
     if theirs and data in PAPER_TRAFFIC:
         reported, name = PAPER_TRAFFIC[data]
@@ -145,7 +165,7 @@ def idle(stored: Stored) -> list[Check]:
         ),
         Check(
             f"{data}: ... and offloads nothing",
-            same > 0.99,
+            same > IDLE_BYTES,
             f"{100 * same:.1f} % of the bytes of {BASELINE}",
         ),
     ]
@@ -158,7 +178,7 @@ def grid(cells: dict[str, Stored]) -> list[Check]:
         return []
     late = {key: ratio for key, ratio in found.items() if ratio > WITHIN}
     worst = max(found, key=lambda key: found[key])
-    told = f"{len(found) - len(late)} of {len(found)}; at worst {found[worst]:.3f} ({worst})"
+    told = f"{len(found) - len(late)} of {len(found)}; at worst {found[worst]:.3f} of the best other's time, {worst}"
     return [Check(f"{OURS} within 3 % of the best policy in every cell", not late, told)]
 
 
@@ -175,6 +195,24 @@ def same_batches(report: dict[str, Any]) -> list[Check]:
     equal, known = (sum(run["equal"] is value for run in runs) for value in (True, None))
     holds = False if equal + known < len(runs) else (True if equal == len(runs) else None)
     return [Check("batches equal the local stream's", holds, f"{equal} of {len(runs)} runs")]
+
+
+def settling(report: dict[str, Any]) -> dict[str, Any] | None:
+    """How long `auto` took to find its share, over all runs, and in how many that was before anything counted."""
+    runs = [
+        run
+        for stored in report["cells"].values()
+        for run in runs_of(stored, OURS).values()
+        if "settled_s" in run
+    ]
+    if not runs:
+        return None
+    return {
+        "median_s": median(run["settled_s"] for run in runs),
+        "longest_s": max(run["settled_s"] for run in runs),
+        "before": sum(run["settled_s"] <= run["warm_s"] for run in runs),
+        "runs": len(runs),
+    }
 
 
 def findings(report: dict[str, Any]) -> list[Check]:

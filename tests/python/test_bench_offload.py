@@ -20,9 +20,19 @@ from bench import control_group  # noqa: E402
 from bench.common import Unavailable  # noqa: E402
 from bench.datasets import make_view  # noqa: E402
 from bench.offload import __main__ as command  # noqa: E402
-from bench.offload import gauge, network, one_run, trainee  # noqa: E402
+from bench.offload import experiment, gauge, network, one_run, trainee  # noqa: E402
 from bench.offload.digest import fingerprint  # noqa: E402
-from bench.offload.grid import AMPLE, BATCH_SIZE, POLICIES, Cell, Extent, cells, chosen  # noqa: E402
+from bench.offload.expected import Forecast  # noqa: E402
+from bench.offload.grid import (  # noqa: E402
+    AMPLE,
+    POLICIES,
+    USUAL,
+    Cell,
+    Length,
+    cell_of,
+    cells,
+    chosen,
+)
 from bench.offload.network import STORAGE_IP, Counted, two_sites  # noqa: E402
 
 SENDER = f"""
@@ -200,22 +210,61 @@ def test_fingerprints_tell_batches_apart():
 
 
 def test_cells_have_names_of_their_own_and_are_chosen_by_them():
-    every = list(cells("photos", Extent(5000, 287e3)))
-    assert len({cell.key for cell in every}) == len(every) == 3 + 5 * 4 * 3
+    every = list(cells("photos"))
+    assert len({cell.key for cell in every}) == len(every) == 3 + 4 * 3 * 2
     assert [c.kind for c in every[:3]] == ["headline", "tenth", "idle"]
+    assert {c.seeds for c in every[:3]} == {5} and {c.seeds for c in every[3:]} == {1}
     grid = [cell for cell in every if chosen(cell, ["grid/photos/60"])]
-    assert len(grid) == 12 and all(cell.link == 60 for cell in grid)
+    assert len(grid) == 6 and all(cell.link == 60 for cell in grid)
     assert [c.key for c in every if chosen(c, ["headline"])] == ["headline/photos"]
     assert [c.key for c in every if chosen(c, ["*/25/0.1/0"])] == ["grid/photos/25/0.1/0"]
     assert not [c for c in every if chosen(c, ["grid/photos/6"])]  # no beginning of a number
     assert len([c for c in every if chosen(c, [])]) == len(every)
+    full = list(cells("photos", is_full=True))
+    assert {c.key for c in every} < {c.key for c in full}
+    assert all(cell_of(json.loads(json.dumps(c.stored()))) == c for c in every)
 
 
-def test_a_part_of_an_epoch_takes_none_about_as_long_on_every_link():
-    extent = Extent(5000, 110e3)
-    assert extent.part(60, 12.0) == int(7.5e6 * 12 / 110e3 / BATCH_SIZE)
-    assert extent.part(1, 12.0) == 8  # never less
-    assert extent.part(1e6, 12.0) == 5000 // BATCH_SIZE  # never more than an epoch
+FORECAST = Forecast("imagenet", 5000, 110e3, (1, 1))
+GRID_CELL = Cell("grid", "imagenet", 60.0, 1.0, 0.0, 7.0, 32)
+
+
+def test_a_run_is_expected_to_take_what_the_slowest_stage_takes():
+    files = 110e3 * 8e-6 / 60  # seconds that a file is on the link
+    assert FORECAST.sample_s(GRID_CELL, "none") == pytest.approx(files, rel=0.02)
+    assert FORECAST.sample_s(replace(GRID_CELL, rate=10.0), "none") == pytest.approx(0.1)
+    assert FORECAST.sample_s(GRID_CELL, "auto") < 0.5 * files
+    starved = replace(GRID_CELL, quota=0.01)
+    assert FORECAST.sample_s(starved, "all") > 3 * FORECAST.sample_s(GRID_CELL, "all")
+
+
+def test_those_near_the_fastest_have_the_same_samples_and_others_fewer():
+    lengths = {policy: FORECAST.length(GRID_CELL, policy) for policy in POLICIES}
+    auto_s = FORECAST.sample_s(GRID_CELL, "auto")
+    assert lengths["auto"].counted * 32 * auto_s == pytest.approx(7, abs=32 * auto_s)
+    assert all(lengths[policy].counted < lengths["auto"].counted for policy in POLICIES[:4])
+    slow = replace(GRID_CELL, rate=20.0)  # all wait for the device
+    assert len({FORECAST.length(slow, policy).counted for policy in POLICIES}) == 1
+    assert FORECAST.length(slow, "auto").warm > FORECAST.length(slow, "none").warm
+    assert FORECAST.length(replace(GRID_CELL, link=1.0), "none").counted == 3  # never fewer
+
+
+def test_a_whole_epoch_has_every_sample():
+    whole = FORECAST.length(Cell("headline", "imagenet", 60.0, AMPLE, 0.0, 0.0), "auto")
+    assert whole.counted == 79  # 78 of 64 and one of 8
+    ids = trainee.ids_of(5000, 1, 0, 64, whole.counted)
+    assert sorted(np.concatenate(ids)) == list(range(5000))
+
+
+def test_the_usual_grid_takes_an_hour_at_most():
+    """Of both data sets on two cores, if all goes as expected."""
+    seconds = 0.0
+    for data, mean_bytes in (("imagenet", 110e3), ("photos", 287e3)):
+        forecast = Forecast(data, 5000, mean_bytes, (1, 1))
+        grid = [cell for cell in cells(data) if cell.kind == "grid"]
+        assert len(grid) == len(USUAL.links) * len(USUAL.quotas) * len(USUAL.rates)
+        seconds += sum(forecast.run_s(cell, policy) for cell in grid for policy in cell.policies)
+    assert seconds < 3600
 
 
 def mark(sent, storage, compute, busy):
@@ -223,7 +272,7 @@ def mark(sent, storage, compute, busy):
 
 
 def test_figures_are_of_the_counted_part_alone():
-    run = one_run.Run(Path(), "auto", 3, warm=1, batches=2)
+    run = one_run.Run(Path(), "auto", 3, Length(1, 2))
     noted = {
         "begin": 9.0,
         "first": 9.75,
@@ -231,6 +280,8 @@ def test_figures_are_of_the_counted_part_alone():
         "done": 12.25,
         "asked": [10.0, 12.0],
         "got": [10.5, 12.25],
+        "samples": 100,
+        "shares": [(9.75, 0.0), (10.5, 0.9), (12.25, 1.0)],
         "version": "1",
         "about": {},
     }
@@ -241,6 +292,8 @@ def test_figures_are_of_the_counted_part_alone():
     assert (found["storage_cpu_s"], found["compute_cpu_s"]) == (0.5, 1.0)
     assert found["wait_s"] == 0.75
     assert found["first_batch_s"] == 0.75
+    assert found["samples"] == 100
+    assert (found["warm_s"], found["share"], found["settled_s"]) == (1.0, 0.95, 0.75)
     assert found["other_cores"] == pytest.approx((3.75 - 1.5) / 2.25)
 
 
@@ -248,60 +301,87 @@ def options_for(tmp_path, *more):
     return command.parse(["--json", str(tmp_path / "out.json"), "--seeds", "2", *more])
 
 
-class Rehearsal(command.Bench):
-    """A bench whose runs are noted and not run."""
+class Rehearsal(experiment.Experiment):
+    """An experiment whose runs are noted and not run."""
 
-    def __init__(self, options, monkeypatch, figures=None):
+    def __init__(self, options, monkeypatch, cells, figures=None):
         super().__init__(options, command.fresh(options))
-        self._views["photos"] = type(
-            "V", (), {"directory": Path("/x"), "images": 640, "file_bytes": 1e6}
-        )()
+        view = {"directory": Path("/x"), "images": 640, "file_bytes": 1e6}
+        self.views["photos"] = type("V", (), view)()
+        self.forecasts["photos"] = Forecast("photos", 640, 1e4, (1, 1))
+        self.report["data"]["photos"] = {"images": 640, "distinct": 64, "bytes": 1e6}
+        self.report["prepared"] = ["photos"]
+        self.cells = list(cells)
         self.ran = []
 
         def perform(run):
             self.ran.append(run)
-            digests = [[run.seed] * run.warm, [run.seed] * run.batches]
-            default = {"seconds": 2.0, "storage_cpu_s": 1.0, "digests": digests, "samples": 1}
+            digests = [[run.seed] * run.length.warm, [run.seed] * run.length.counted]
+            size = {"bytes": 1000, "samples": 1}
+            default = {"seconds": 2.0, "storage_cpu_s": 1.0, "digests": digests, **size}
             return {**default, **(figures(run) if figures else {})}
 
-        monkeypatch.setattr(command, "perform", perform)
+        monkeypatch.setattr(experiment, "perform", perform)
+        self.run(list(self.turns()))
+
+    def policies(self):
+        return [(run.policy, run.seed) for run in self.ran if run.policy]
 
 
-CELL = Cell("headline", "photos", 60.0, AMPLE, 0.0, 4, 2, ("none", "auto"))
+CELL = Cell("headline", "photos", 60.0, AMPLE, 0.0, 0.0, 64, ("none", "auto"))
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     options = options_for(tmp_path)
-    bench = Rehearsal(options, monkeypatch)
-    bench.run_cell(CELL, command.Progress(1))
-    policies = [(run.policy, run.seed) for run in bench.ran if run.policy]
-    assert sorted(policies) == [("auto", 0), ("auto", 1), ("none", 0), ("none", 1)]
+    bench = Rehearsal(options, monkeypatch, [CELL])
+    assert sorted(bench.policies()) == [("auto", 0), ("auto", 1), ("none", 0), ("none", 1)]
     assert len(bench.ran) == 6  # with a local run for each seed
-    again = Rehearsal(options, monkeypatch)
-    again.run_cell(CELL, command.Progress(1))
-    assert again.ran == []
-    more = Rehearsal(options_for(tmp_path, "--seeds", "3"), monkeypatch)
-    more.run_cell(CELL, command.Progress(1))
+    assert Rehearsal(options, monkeypatch, [CELL]).ran == []
+    more = Rehearsal(options_for(tmp_path, "--seeds", "3"), monkeypatch, [CELL])
     assert {run.seed for run in more.ran} == {2}
+
+
+def test_what_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatch):
+    def figures(run):
+        if (run.policy, run.seed) == ("none", 1):
+            raise KeyboardInterrupt
+        return {}
+
+    options = options_for(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        Rehearsal(options, monkeypatch, [CELL], figures)
+    again = Rehearsal(options, monkeypatch, [CELL])
+    assert again.policies() == [("none", 1)]
+
+
+def test_no_run_is_begun_that_would_end_too_late(tmp_path, monkeypatch, capsys):
+    options = options_for(tmp_path, "--minutes", "0.00001")
+    assert Rehearsal(options, monkeypatch, [CELL]).ran == []
+    assert "no time for headline/photos none seed 0" in capsys.readouterr().err
+
+
+def test_each_cell_has_its_own_number_of_seeds(tmp_path, monkeypatch):
+    options = command.parse(["--json", str(tmp_path / "out.json")])
+    grid = replace(CELL, kind="grid", quota=1.0, seeds=1)
+    bench = Rehearsal(options, monkeypatch, [CELL, grid])
+    assert len(bench.policies()) == 2 * 5 + 2
 
 
 def test_a_file_of_other_settings_is_not_added_to(tmp_path, monkeypatch):
     options = options_for(tmp_path)
-    bench = Rehearsal(options, monkeypatch)
-    bench.run_cell(CELL, command.Progress(1))
-    again = Rehearsal(options, monkeypatch)
+    Rehearsal(options, monkeypatch, [CELL])
     with pytest.raises(SystemExit, match="measured otherwise"):
-        again.run_cell(replace(CELL, batches=5), command.Progress(1))
+        Rehearsal(options, monkeypatch, [replace(CELL, seconds=5.0)])
     with pytest.raises(SystemExit, match="other settings"):
         command.fresh(options_for(tmp_path, "--quick"))
 
 
 def test_every_run_is_compared_with_the_local_stream(tmp_path, monkeypatch):
     def figures(run):
-        return {"digests": [[1] * 2, [9] * 4]} if run.policy == "auto" and run.seed == 1 else {}
+        wrong = [[1] * run.length.warm, [9] * run.length.counted]
+        return {"digests": wrong} if run.policy == "auto" and run.seed == 1 else {}
 
-    bench = Rehearsal(options_for(tmp_path), monkeypatch, figures)
-    bench.run_cell(CELL, command.Progress(1))
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [CELL], figures)
     runs = bench.report["cells"]["headline/photos"]["runs"]
     assert [runs["auto"][seed]["equal"] for seed in "01"] == [True, False]
     assert [runs["none"][seed]["equal"] for seed in "01"] == [True, True]
@@ -312,24 +392,54 @@ def test_a_run_that_failed_is_tried_again_next_time(tmp_path, monkeypatch):
     def figures(run):
         return {"failed": "ended: no memory"} if run.policy == "auto" else {}
 
-    bench = Rehearsal(options_for(tmp_path), monkeypatch, figures)
-    bench.run_cell(CELL, command.Progress(1))
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [CELL], figures)
     stored = bench.report["cells"]["headline/photos"]
     assert stored["problems"] == {"auto": "failed: ended: no memory"}
-    again = Rehearsal(options_for(tmp_path), monkeypatch)
-    again.run_cell(CELL, command.Progress(1))
+    again = Rehearsal(options_for(tmp_path), monkeypatch, [CELL])
     assert {run.policy for run in again.ran} == {"auto"}
     assert again.report["cells"]["headline/photos"]["problems"] == {}
 
 
 def test_a_tenth_of_the_cpu_is_that_of_the_headline(tmp_path, monkeypatch):
     tenth = replace(CELL, kind="tenth", quota=None, policies=("auto",))
-    bench = Rehearsal(options_for(tmp_path), monkeypatch)
-    bench.run_cell(tenth, command.Progress(1))
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [tenth])
     assert "headline/photos has to be measured first" in str(bench.report["cells"])
-    bench.run_cell(CELL, command.Progress(1))
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [CELL, tenth])
     assert bench.quota(tenth) == pytest.approx(0.05)  # a second in two, by ten
     assert bench.quota(CELL) == AMPLE
+    assert bench.ran[-1].quota == pytest.approx(0.05)
+
+
+def test_where_it_is_close_more_seeds_are_run(tmp_path, monkeypatch):
+    scipy_parts("verdicts")
+    close = Cell("grid", "photos", 60.0, 1.0, 0.0, 1.0, 32, ("none", "all", "auto"), 1)
+    clear = replace(close, link=25.0)
+
+    def figures(run):
+        slow = {"none": 2.0, "all": 3.0, "auto": 1.0 if run.link == 25 else 2.0}
+        return {"seconds": slow.get(run.policy, 1.0)}
+
+    def options(*more):
+        return command.parse(["--json", str(tmp_path / "out.json"), *more])
+
+    Rehearsal(options(), monkeypatch, [clear, close], figures)
+    again = Rehearsal(options("--close", "--seeds", "3"), monkeypatch, [clear, close], figures)
+    assert {(run.link, run.policy) for run in again.ran if run.policy} == {
+        (60.0, "none"),
+        (60.0, "auto"),
+    }
+    assert {run.seed for run in again.ran} == {1, 2}
+
+
+def test_parts_are_joined_and_the_later_counts(tmp_path):
+    def part(policy, seconds, cell=CELL):
+        return report_with(cell, {policy: [run_with(seconds, 1000)]})
+
+    report = experiment.joined([part("none", 10), part("auto", 5), part("auto", 4)])
+    runs = report["cells"]["headline/photos"]["runs"]
+    assert runs["none"]["0"]["seconds"] == 10 and runs["auto"]["0"]["seconds"] == 4
+    with pytest.raises(SystemExit, match="measured otherwise"):
+        experiment.joined([part("none", 1), part("none", 1, replace(CELL, link=1.0))])
 
 
 def scipy_parts(name):
@@ -349,6 +459,9 @@ def run_with(seconds, size, storage=0.1, equal=True):
         "equal": equal,
         "other_cores": 0.1,
         "quota": 0.01,
+        "share": 1.0,
+        "settled_s": 3.0,
+        "warm_s": 10.0,
     }
 
 
@@ -384,6 +497,7 @@ def test_findings_compare_with_none_seed_by_seed():
     assert checks["photos: traffic at least 5.8 times less than none"].told == "7.50 times"
     assert checks["photos: time at least 4 times less than none"].holds is True
     assert checks["photos: sophon near the paper's"].holds is True  # 2 beside 2.2
+    assert checks["photos: the link stays the bottleneck under auto"].holds is False
     assert checks["batches equal the local stream's"].holds is True
     stored["runs"]["auto"]["0"]["equal"] = False
     checks = {check.what: check for check in verdicts.findings(report)}
@@ -392,7 +506,7 @@ def test_findings_compare_with_none_seed_by_seed():
 
 def test_auto_may_be_three_percent_behind_the_best():
     verdicts = scipy_parts("verdicts")
-    cell = Cell("grid", "photos", 60.0, 0.5, 0.0, 4, 2)
+    cell = Cell("grid", "photos", 60.0, 0.5, 0.0, 4.0)
     others = {"none": [run_with(10, 1000)], "sophon": [run_with(8, 900)]}
     for seconds, holds in ((8.2, True), (8.3, False), (1.0, True)):
         report = report_with(cell, {**others, "auto": [run_with(seconds, 800)]})
@@ -424,7 +538,7 @@ def test_a_tenth_is_compared_with_sophon_that_has_all():
 
 def test_the_report_has_every_cell_and_the_paper():
     summary = scipy_parts("summary")
-    cell = Cell("grid", "photos", 60.0, 0.5, 150.0, 4, 2)
+    cell = Cell("grid", "photos", 60.0, 0.5, 150.0, 4.0)
     runs = {
         "none": [run_with(10, 1000)] * 2,
         "sophon": [run_with(8, 500)] * 2,
@@ -438,7 +552,8 @@ def test_the_report_has_every_cell_and_the_paper():
     assert "| photos (the paper: OpenImages) | 2.2 | 2.00 | 10.00 |" in text
     assert "| 60 Mbit/s, 0.5 cores, device 150/s | 1.00 |" in text
     assert "| auto | 0.250 ± 0.000 | yes |" in text
-    assert "other programs used 0.1 cores" in text
+    assert "other programs used 0.10 cores beside both ends; more than 0.25 in 0 of" in text
+    assert "from 3.0 s after the start on (median of 4 runs; 3.0 s at most), in 4 of them" in text
     assert "- skipped: need root: grid/photos/25/0.5/150" in text
     assert "10.00 ± 0.00" in text
 
@@ -450,7 +565,7 @@ def test_plots_are_drawn(tmp_path):
     runs = {"none": [run_with(10, 1000)], "sophon": [run_with(8, 500)], "auto": [run_with(2, 100)]}
     report = report_with(CELL, runs)
     for link in (25.0, 60.0):
-        cell = Cell("grid", "photos", link, 0.5, 0.0, 4, 2)
+        cell = Cell("grid", "photos", link, 0.5, 0.0, 4.0)
         report["cells"] |= report_with(cell, runs)["cells"]
     charts.draw(report, tmp_path / "out.png")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out-grid.png", "out.png"]
@@ -474,8 +589,10 @@ def test_a_profile_is_taken_from_frames():
 
 def test_a_nodes_processor_time_is_that_of_its_threads():
     before = gauge.node_cpu_s(os.getpid())
-    sum(range(200_000))
-    assert gauge.node_cpu_s(os.getpid()) > before
+    deadline = time.monotonic() + 30
+    while gauge.node_cpu_s(os.getpid()) <= before:  # the kernel adds it up from time to time
+        assert time.monotonic() < deadline
+        sum(range(200_000))
 
 
 def test_an_epochs_batches_have_each_sample_once_in_an_order_of_the_seeds():
@@ -489,9 +606,9 @@ def test_an_epochs_batches_have_each_sample_once_in_an_order_of_the_seeds():
 
 
 def test_more_of_the_local_stream_may_be_known_than_a_run_has():
-    assert command.is_same([[1], [2, 3]], [[1, 9], [2, 3, 9]])
-    assert not command.is_same([[1], [2, 3]], [[1], [2]])
-    assert not command.is_same([[1], [2]], [[2], [2]])
+    assert experiment.is_same([[1], [2, 3]], [[1, 9], [2, 3, 9]])
+    assert not experiment.is_same([[1], [2, 3]], [[1], [2]])
+    assert not experiment.is_same([[1], [2]], [[2], [2]])
 
 
 def test_the_loop_on_a_folder_says_when_it_begins_and_ends(tmp_path):

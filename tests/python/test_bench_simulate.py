@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.offload import forms, simulate  # noqa: E402
+from bench.offload import computed, forms, simulate  # noqa: E402
 from bench.offload.fleet import (  # noqa: E402
     Tenant,
     cores_at,
@@ -18,6 +18,7 @@ from bench.offload.fleet import (  # noqa: E402
     share_link,
 )
 from bench.offload.forms import Form, Unreadable  # noqa: E402
+from bench.offload.grid import Cell  # noqa: E402
 from bench.offload.planning import Job, Site, ladder, steps_of  # noqa: E402
 
 
@@ -78,20 +79,27 @@ def test_samples_that_save_most_per_second_go_first_until_the_network_is_not_slo
 
 
 def test_policies_that_treat_all_alike():
-    samples = [sample(100, pixels=(150, 1.0, 0.1), tensor=(600, 2.0, 0.0))] * 2
+    samples = [sample(100, pixels=(150, 1.0, 0.1))] * 2
     job, site = Job(samples), Site(100, 1, 1)
     assert job.epoch("none", site).size == 200
     assert job.epoch("resize", site).size == 300
-    assert job.epoch("all", site).size == 1200
+    assert job.epoch("all", site).size == 300  # bytes, not floating-point numbers
     assert job.epoch("sophon", site).size == 200  # nothing shrinks
     assert job.epoch("auto", site).size == 200
 
 
-def test_fastflow_takes_the_whole_line_or_nothing():
-    heavy = [sample(100, host=50.0, tensor=(600, 2.0, 0.0))] * 2
-    assert Job(heavy).epoch("fastflow", Site(100, 1, 1)).size == 1200  # its host was the slowest
-    light = [sample(100, host=0.1, tensor=(600, 2.0, 0.0))] * 2
-    assert Job(light).epoch("fastflow", Site(100, 1, 1)).size == 200
+def test_fastflow_takes_the_whole_line_or_nothing_by_what_is_less_to_send():
+    site = Site(100, 1, 1)
+    assert Job([sample(100, pixels=(60, 2.0))] * 2).epoch("fastflow", site).size == 120
+    assert Job([sample(100, pixels=(150, 2.0))] * 2).epoch("fastflow", site).size == 200
+
+
+def test_many_samples_like_these_are_as_many_copies():
+    few = [sample(100, pixels=(20, 1.0)), sample(100, pixels=(60, 1.0))]
+    site = Site(100, 1e9, 1)
+    copies, scaled = Job(few * 50).epoch("sophon", site), Job(few, 100).epoch("sophon", site)
+    assert scaled.size == copies.size == 4000
+    assert scaled.times.epoch == pytest.approx(copies.times.epoch)
 
 
 def test_auto_is_never_slower_than_none_or_sophon_in_its_own_model():
@@ -168,9 +176,8 @@ def test_a_profile_is_read_and_all_operations_are_worked_out(tmp_path):
     path = tmp_path / "photos.jsonl"
     path.write_text(json.dumps(LINE) + "\n")
     (found,) = forms.read(path)
-    assert set(found) == {"raw", "cut", "pixels", "tensor"}
+    assert set(found) == {"raw", "cut", "pixels"}
     assert found["cut"] == Form(400 * forms.WIRE + forms.HEAD_BYTES, 0.001, 0.004)
-    assert found["tensor"] == Form(602_112 * forms.WIRE + forms.HEAD_BYTES, 0.005, 0.0)
     assert forms.with_host([found], {"raw": 1.0})[0]["raw"].host_s == 1.0
     assert len(forms.repeated([found], 7)) == 7
 
@@ -189,15 +196,21 @@ def measured(seconds, size, compute=0.0):
 
 REPORT = {
     "how": {"storage_cores": 1, "compute_cores": 1},
+    "data": {},
     "cells": {
         "headline/photos": {
-            "cell": {"data": "photos", "link": 8e-4, "rate": 0.0},
+            "cell": Cell("headline", "photos", 8e-4, 0.0, 0.0, 0.0).stored(),
+            "problems": {},
             "runs": {
                 "none": {"0": measured(10.0, 1000, 2.0), "1": measured(12.0, 1000, 4.0)},
                 "resize": {"0": measured(1.5, 300, 0.5)},
             },
         },
-        "headline/other": {"cell": {"data": "other", "link": 1, "rate": 0.0}, "runs": {}},
+        "headline/other": {
+            "cell": Cell("headline", "other", 1.0, 0.0, 0.0, 0.0).stored(),
+            "problems": {},
+            "runs": {},
+        },
     },
 }
 
@@ -205,25 +218,41 @@ REPORT = {
 def test_the_model_is_compared_with_the_runs():
     assert simulate.host_costs(REPORT, "photos") == {"raw": 3.0, "pixels": 0.5}
     job = Job([sample(1100, pixels=(150, 1.0))])
-    none, resize = simulate.compare(REPORT, "photos", job, 1)
+    none, resize = simulate.compare(REPORT, "photos", job)
     assert (none.policy, none.seconds, none.size) == ("none", 11.0, 1000)
     assert none.seconds_said == pytest.approx(11)  # 1,100 bytes at 100 a second
     assert none.time_error == pytest.approx(0) and none.size_error == pytest.approx(0.1)
     # A second of storage CPU with half a core takes two; 150 bytes take 1.5 s.
     assert resize.seconds_said == pytest.approx(2) and resize.size_error == -0.5
-    text = "\n".join(simulate.checked_text([none, resize]))
+    text = "\n".join(computed.checked_text([none, resize]))
     assert "| resize | 1 | 33.3 % | 33.3 % | 50.0 % | 50.0 % |" in text
     assert "Furthest off: headline/photos, resize" in text
+    assert "| headline/photos | 11000.00, 11000.00 (+0 %) | - | 1500.00, 2000.00 (+33 %) |" in text
+    assert "| headline/photos | 1.0, 1.1 (+10 %) | - | 0.3, 0.1 (-50 %) |" in text
 
 
-def test_the_report_goes_from_the_profile_to_many_jobs(tmp_path):
+@pytest.fixture
+def computed_once(tmp_path):
     path, runs = tmp_path / "photos.jsonl", tmp_path / "runs.json"
     lines = [{**LINE, "sample": i, "raw": 1000 + 100 * i} for i in range(10)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     runs.write_text(json.dumps(REPORT))
     words = [str(path), "--runs", str(runs), "--samples", "100", "--cores", "4"]
-    text = simulate.text(simulate.parse(words))
+    return simulate.compute(simulate.parse(words))
+
+
+def test_the_report_goes_from_the_profile_to_many_jobs(computed_once):
+    text = computed.text(computed_once)
     assert "## photos: the profile" in text
     assert "## The model beside the runs" in text
-    assert "## 100 samples, a host of 4 cores" in text
+    assert "## photos: 100 samples, a host of 4 cores" in text
     assert "## Jobs on one store of 4 cores and 500 Mbit/s (photos)" in text
+
+
+def test_what_was_computed_is_drawn(computed_once, tmp_path):
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    from bench.offload import computed_charts
+
+    computed_charts.draw(computed_once, tmp_path / "out.png")
+    assert (tmp_path / "out.png").exists()

@@ -1,0 +1,117 @@
+"""How long a run should take, before anything was measured: by typical samples and the model of planning.py.
+
+From that follows how many batches a run has. All that are measured for a verdict on few percent run equally long
+with the same samples; whoever is expected far behind gets fewer, as nothing depends on its third digit. Nothing
+that was measured is replaced by any of this.
+"""
+
+from __future__ import annotations
+
+import math
+
+from bench.offload.forms import CODED, CUT, PIXELS, RAW, repeated, sample_of
+from bench.offload.grid import BASELINE, OURS, PLANNING, Cell, Length
+from bench.offload.planning import Job, Outcome, Site
+
+MBIT = 1e6 / 8
+_SAMPLES = 50  # copies of the typical one: a plan takes some of them
+# Shares of the file's bytes, and milliseconds of processor time at the storage and at the host; of two cores of a server.
+# "coded" is the smaller of cut and coded crop, which is what `auto` sends if it may.
+_TYPICAL = {
+    "imagenet": {
+        RAW: (1.0, 0.25, 1.6),
+        CUT: (0.448, 0.6, 1.3),
+        CODED: (0.37, 1.6, 1.3),
+        PIXELS: (1.34, 1.4, 1.1),
+    },
+    "photos": {
+        RAW: (1.0, 0.4, 3.0),
+        CUT: (0.422, 1.3, 1.8),
+        CODED: (0.149, 2.9, 1.2),
+        PIXELS: (0.42, 2.1, 0.9),
+    },
+}
+_OTHERS = "imagenet"  # files that are neither are taken for these
+_START_S = 1.5  # two networks, a storage node, a training loop, the manifest
+_SETTLE_S, _WARM_S = 10.0, 1.5  # before it counts: of those that plan, and of others
+_LEAST = 3  # batches that count
+_WEIGHED = 96  # samples after which `fastflow` has made up its mind
+_NEAR = 1.3  # times the fastest: its time may decide
+
+
+def site_of(cell: Cell, quota: float, cores: tuple[float, float]) -> Site:
+    """What a cell has, as the model sees it; cores of storage and compute that there are."""
+    storage = min(quota or cores[0], cores[0])
+    return Site(cell.link * MBIT, storage, cores[1], cell.rate, cell.batch_size)
+
+
+class Forecast:
+    """Of one data set on this machine."""
+
+    def __init__(
+        self, data: str, images: int, mean_bytes: float, cores: tuple[float, float]
+    ) -> None:
+        self.images, self.mean_bytes, self._cores = images, mean_bytes, cores
+        typical = _TYPICAL.get(data, _TYPICAL[_OTHERS])
+        line: dict[str, object] = {
+            name: share * mean_bytes for name, (share, _, _) in typical.items()
+        }
+        line["storage_ms"] = {name: storage for name, (_, storage, _) in typical.items()}
+        line["host_ms"] = {name: host for name, (_, _, host) in typical.items()}
+        self._job = Job(repeated([sample_of(line)], _SAMPLES))
+
+    def _outcome(self, cell: Cell, policy: str, quota: float) -> Outcome:
+        return self._job.epoch(policy, site_of(cell, quota, self._cores))
+
+    def quota(self, cell: Cell) -> float:
+        """Cores; a tenth of what `auto` should take with all of them."""
+        if cell.quota is not None:
+            return cell.quota
+        full = self._outcome(cell, OURS, 0.0)
+        return full.storage_s / full.times.epoch / 10
+
+    def sample_s(self, cell: Cell, policy: str) -> float:
+        """Seconds a sample, all stages at work."""
+        times = self._outcome(cell, policy, self.quota(cell)).times
+        return (times.epoch - times.startup) / _SAMPLES
+
+    def _whole(self, cell: Cell) -> int:
+        return math.ceil(self.images / cell.batch_size)
+
+    def length(self, cell: Cell, policy: str) -> Length:
+        own = self.sample_s(cell, policy)
+
+        def batches(seconds: float, sample_s: float, fewest: int) -> int:
+            wanted = math.ceil(seconds / sample_s / cell.batch_size)
+            return min(max(wanted, fewest), self._whole(cell))
+
+        warm_s = _SETTLE_S if policy in PLANNING else _WARM_S
+        weighed = math.ceil(_WEIGHED / cell.batch_size) if policy == "fastflow" else 1
+        warm = batches(min(warm_s, cell.seconds or warm_s), own, weighed)
+        if not cell.seconds:
+            return Length(warm, self._whole(cell))
+        best = min(self.sample_s(cell, other) for other in cell.policies)
+        if own <= _NEAR * best:
+            return Length(warm, batches(cell.seconds, best, _LEAST))
+        return Length(warm, batches(cell.seconds / 2, own, _LEAST))
+
+    def run_s(self, cell: Cell, policy: str) -> float:
+        """A run from its first process to its last."""
+        length = self.length(cell, policy)
+        samples = (length.warm + length.counted) * cell.batch_size
+        return _START_S + samples * self.sample_s(cell, policy)
+
+    def local_s(self) -> float:
+        """An epoch on this machine, no link in between."""
+        endless = Cell("", "", 1e6, 0.0, 0.0, 0.0)
+        return _START_S + self.images * self.sample_s(endless, BASELINE)
+
+    def needed(self, cells: list[Cell], batch_size: int) -> Length:
+        """The longest of all runs with such batches, of each part."""
+        lengths = [
+            self.length(cell, policy)
+            for cell in cells
+            if cell.batch_size == batch_size
+            for policy in cell.policies
+        ]
+        return Length(max(of.warm for of in lengths), max(of.counted for of in lengths))

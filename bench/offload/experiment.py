@@ -1,0 +1,228 @@
+"""One run after another; what is known so far is always on disk, and what was measured before is not measured again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.command_line import save
+from bench.common import Unavailable
+from bench.datasets import View, cache_root, make_view, warm
+from bench.offload.expected import Forecast
+from bench.offload.grid import DATA, OURS, Cell, Length, cells, chosen, is_alike
+from bench.offload.one_run import Run, perform
+from bench.run import SAMPLES
+
+IMAGES_MIN = 5000
+_AHEAD = 0.97  # of the best other's time: clearly ahead, more seeds would tell nothing new
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One run that is to be done."""
+
+    cell: Cell
+    policy: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.cell.key} {self.policy} seed {self.seed}"
+
+
+def sources(options: argparse.Namespace) -> dict[str, Path]:
+    """Data sets by name: those given, the samples, or generated pictures."""
+    if options.data:
+        return {Path(path).resolve().name: Path(path) for path in options.data}
+    found = {name: SAMPLES / name for name in DATA if (SAMPLES / name).is_dir()}
+    if not found:
+        from bench.synthetic import generate
+
+        found = {"generated": generate(cache_root() / "generated")}
+    return found
+
+
+class Experiment:
+    """Cells of some data sets, and the report that they fill."""
+
+    def __init__(self, options: argparse.Namespace, report: dict[str, Any]) -> None:
+        self._options, self.report = options, report
+        self.views: dict[str, View] = {}
+        self.forecasts: dict[str, Forecast] = {}
+        self.cells: list[Cell] = []
+
+    def add(self, name: str, source: Path) -> None:
+        """A data set and those of its cells that are wanted."""
+        view = make_view(source, IMAGES_MIN, name, is_served=True)
+        self.report["data"][name] = {
+            "images": view.images,
+            "distinct": view.distinct,
+            "bytes": view.file_bytes,
+        }
+        how = self.report["how"]
+        cores = how["storage_cores"], how["compute_cores"]
+        self.views[name] = view
+        self.forecasts[name] = Forecast(name, view.images, view.file_bytes / view.images, cores)
+        every = cells(name, is_quick=self._options.quick, is_full=self._options.full)
+        self.cells += [cell for cell in every if chosen(cell, self._options.only)]
+
+    # What is to be done
+
+    def stored(self, cell: Cell) -> dict[str, Any]:
+        """What is known of a cell; it was measured as it is now, or not at all."""
+        empty: dict[str, Any] = {"cell": cell.stored(), "runs": {}, "problems": {}}
+        found: dict[str, Any] = self.report["cells"].setdefault(cell.key, empty)
+        if not is_alike(found["cell"], cell.stored()):
+            sys.exit(f"bench: {cell.key} was measured otherwise; choose another --json")
+        return found
+
+    def _policies(self, cell: Cell) -> list[str]:
+        wanted = [policy for policy in cell.policies if policy in self._options.policies]
+        if not self._options.close:
+            return wanted
+        from bench.offload.verdicts import behind, best_other
+
+        stored = self.stored(cell)
+        ratio = behind(stored)
+        rivals = (OURS, best_other(stored))
+        return [p for p in wanted if p in rivals] if ratio and ratio > _AHEAD else []
+
+    def turns(self) -> Iterator[Turn]:
+        """All runs that are wanted and not there yet; each seed begins with another policy."""
+        for cell in self.cells:
+            policies, stored = self._policies(cell), self.stored(cell)
+            seeds = self._options.seeds or cell.seeds
+            for seed in range(seeds):
+                shift = seed * len(policies) // seeds
+                for policy in policies[shift:] + policies[:shift]:
+                    if str(seed) not in stored["runs"].get(policy, {}):
+                        yield Turn(cell, policy, seed)
+
+    def turn_s(self, turn: Turn) -> float:
+        return self.forecasts[turn.cell.data].run_s(turn.cell, turn.policy)
+
+    def before_s(self, turns: list[Turn]) -> float:
+        """What goes before: an epoch to begin with, and local ones to compare with."""
+        found = 0.0
+        for name in {turn.cell.data for turn in turns}:
+            of = [turn for turn in turns if turn.cell.data == name]
+            local = {(turn.seed, turn.cell.batch_size) for turn in of}
+            epochs = len(local) + (0 if self._options.quick else 1)
+            found += epochs * self.forecasts[name].local_s()
+        return found
+
+    # Doing it
+
+    def run(self, turns: list[Turn]) -> None:
+        """One after another, as long as there is time."""
+        begin, left = time.monotonic(), sum(map(self.turn_s, turns))
+        for name in dict.fromkeys(turn.cell.data for turn in turns):
+            warm(self.views[name].directory / "folder")
+            self._prepare(name)
+        for number, turn in enumerate(turns, 1):
+            spent, wanted = time.monotonic() - begin, self.turn_s(turn)
+            if self._options.minutes and spent + wanted > 60 * self._options.minutes:
+                print(f"bench: no time for {turn}; the same command goes on there", file=sys.stderr)
+                return
+            told = self.measure(turn)
+            left -= wanted
+            spent = time.monotonic() - begin
+            print(
+                f"[{number}/{len(turns)}] {spent / 60:.1f} min, some {left / 60:.0f} to go; {turn}: {told}",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _prepare(self, name: str) -> None:
+        """An epoch without limits, so that indexes and profile are there, as they are in every epoch but the first."""
+        if self._options.quick or name in self.report["prepared"]:
+            return
+        view = self.views[name]
+        notes = perform(Run(view.directory / "folder", OURS, 0, Length(1, view.images // 64 - 1)))
+        problem = notes.get("skipped") or notes.get("failed")
+        if problem:
+            print(f"bench: {name}: no epoch to begin with: {problem}", file=sys.stderr)
+        else:
+            self.report["prepared"].append(name)
+            self._save()
+
+    def reference(self, cell: Cell, seed: int) -> list[list[int]]:
+        """The local stream's fingerprints, of batches that warm up and that count; as many as any cell needs."""
+        key = f"{cell.data}/{cell.batch_size}/{seed}"
+        needed = self.forecasts[cell.data].needed([cell], cell.batch_size)
+        known: list[list[int]] = self.report["references"].get(key, [[], []])
+        if len(known[0]) >= needed.warm and len(known[1]) >= needed.counted:
+            return known
+        alike = [other for other in self.cells if other.data == cell.data]
+        length = self.forecasts[cell.data].needed([cell, *alike], cell.batch_size)
+        folder = self.views[cell.data].directory / "folder"
+        notes = perform(Run(folder, None, seed, length, batch_size=cell.batch_size))
+        if "digests" not in notes:
+            return []
+        self.report["references"][key] = notes["digests"]
+        return list(notes["digests"])
+
+    def quota(self, cell: Cell) -> float:
+        """In cores; a tenth of what `auto` took where it had all."""
+        if cell.quota is not None:
+            return cell.quota
+        headline = self.report["cells"].get(f"headline/{cell.data}", {})
+        runs = list(headline.get("runs", {}).get(OURS, {}).values())
+        if not runs:
+            raise Unavailable(f"headline/{cell.data} has to be measured first")
+        return sum(run["storage_cpu_s"] / run["seconds"] for run in runs) / len(runs) / 10
+
+    def measure(self, turn: Turn) -> str:
+        """A run, kept; what it came to, in a few words."""
+        cell, stored = turn.cell, self.stored(turn.cell)
+        forecast = self.forecasts[cell.data]
+        try:
+            quota = self.quota(cell)
+        except Unavailable as reason:
+            stored["problems"][turn.policy] = f"skipped: {reason}"
+            return f"skipped: {reason}"
+        conditions = (cell.batch_size, cell.link, quota, cell.rate, forecast.mean_bytes)
+        folder = self.views[cell.data].directory / "folder"
+        expected = self.reference(cell, turn.seed)
+        length = forecast.length(cell, turn.policy)
+        notes = perform(Run(folder, turn.policy, turn.seed, length, *conditions))
+        kind = next((kind for kind in ("skipped", "failed") if kind in notes), None)
+        if kind:
+            told = stored["problems"][turn.policy] = f"{kind}: {notes[kind]}"
+        else:
+            digests = notes.pop("digests")
+            notes["equal"] = is_same(digests, expected) if expected else None
+            notes["quota"] = quota
+            stored["problems"].pop(turn.policy, None)
+            stored["runs"].setdefault(turn.policy, {})[str(turn.seed)] = notes
+            told = f"{notes['seconds']:.1f} s, {notes['bytes'] / notes['samples'] / 1e3:.1f} KB a sample"
+            told += "" if notes["equal"] else ", BATCHES DIFFER" if expected else ", not compared"
+        self._save()
+        return told
+
+    def _save(self) -> None:
+        save(self._options.json, self.report)
+
+
+def is_same(found: list[list[int]], expected: list[list[int]]) -> bool:
+    """Whether all batches are the local stream's; of that more may be known."""
+    return all(a == b[: len(a)] for a, b in zip(found, expected, strict=True))
+
+
+def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Parts that were measured one by one as one report; of a run that is there twice the later file counts."""
+    found: dict[str, Any] = {**reports[-1], "data": {}, "references": {}, "cells": {}}
+    for report in reports:
+        found["data"] |= report["data"]
+        for key, stored in report["cells"].items():
+            known = found["cells"].setdefault(key, {**stored, "runs": {}, "problems": {}})
+            if not is_alike(known["cell"], stored["cell"]):
+                sys.exit(f"bench: {key} was measured otherwise in one of the files")
+            known["problems"] |= stored["problems"]
+            for policy, runs in stored["runs"].items():
+                known["runs"][policy] = known["runs"].get(policy, {}) | runs
+    return found
