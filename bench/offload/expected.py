@@ -9,25 +9,27 @@ from __future__ import annotations
 
 import math
 
-from bench.offload.forms import CODED, CUT, PIXELS, RAW, repeated, sample_of
+from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, repeated, sample_of
 from bench.offload.grid import BASELINE, OURS, PLANNING, Cell, Length
 from bench.offload.planning import Job, Outcome, Site
 
 MBIT = 1e6 / 8
 _SAMPLES = 50  # copies of the typical one: a plan takes some of them
 # Shares of the file's bytes, and milliseconds of processor time at the storage and at the host; of two cores of a server.
-# "coded" is the smaller of cut and coded crop, which is what `auto` sends if it may.
+# "coded" is the smaller of cut and coded crop, which is what `auto` sends if it may, "fewest" the smaller of pixels and file.
 _TYPICAL = {
     "imagenet": {
         RAW: (1.0, 0.25, 1.6),
         CUT: (0.448, 0.6, 1.3),
         CODED: (0.37, 1.6, 1.3),
+        FEWEST: (0.8, 0.6, 1.1),
         PIXELS: (1.34, 1.4, 1.1),
     },
     "photos": {
         RAW: (1.0, 0.4, 3.0),
         CUT: (0.422, 1.3, 1.8),
         CODED: (0.149, 2.9, 1.2),
+        FEWEST: (0.4, 1.8, 0.9),
         PIXELS: (0.42, 2.1, 0.9),
     },
 }

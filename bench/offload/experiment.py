@@ -129,7 +129,7 @@ class Experiment:
                 print(f"bench: no time for {turn}; the same command goes on there", file=sys.stderr)
                 return
             told = self.measure(turn)
-            left -= wanted
+            left = max(0.0, left - wanted)
             spent = time.monotonic() - begin
             print(
                 f"[{number}/{len(turns)}] {spent / 60:.1f} min, some {left / 60:.0f} to go; {turn}: {told}",

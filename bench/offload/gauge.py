@@ -1,8 +1,8 @@
 """Measure a profile: `.venv/bin/python -m bench.offload.gauge FOLDER --out imagenet.jsonl`.
 
 Asks a storage node on this machine for each form of some samples and notes the bytes that come and the processor time that the
-node spends, as the kernel counts it. Each form is asked for with several crops at once, and means are noted. What a
-form costs the host is not seen from here and stands as 0; `simulate --runs` takes it from runs.
+node spends, as the kernel counts it. Each form is asked for with several crops at once; bytes are noted of each, processor
+time as the mean. What a form costs the host is not seen from here and stands as 0; `simulate --runs` takes it from runs.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from bench.child import end_group
 from bench.common import MEAN, SIZE, STD, Unavailable
-from bench.offload.forms import CODED, CUT, PIXELS, RAW
+from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW
 from bench.offload.one_run import cache_of, program
 from bench.offload.trainee import wait_for_node
 
-FORMS = {RAW: 0, CUT: 1, PIXELS: 2, CODED: 3}
-_FRAME = struct.Struct("<4sIQiIII")
+FORMS = {RAW: 0, CUT: 1, FEWEST: 2, PIXELS: 2, CODED: 3}
+_FRAME = struct.Struct("<4sIQiIIII")
 _HEAD_BYTES = 48
 _CROPS = 4
 _AT_FURTHEST = 1 << 16  # pixels after crop and resize, also where a small crop has fewer before
@@ -55,7 +54,7 @@ def bodies(answer: bytes) -> Iterator[bytes]:
     while at < len(answer):
         if len(answer) - at < _FRAME.size:
             raise Refused("an answer that was cut off")
-        magic, _, sample, status, length, _, _ = _FRAME.unpack_from(answer, at)
+        magic, _, sample, status, length, *_ = _FRAME.unpack_from(answer, at)
         at += _FRAME.size
         body = answer[at : at + length]
         if magic != b"PENF" or len(body) != length:
@@ -83,12 +82,15 @@ class Node:
             raise Refused(f"{method} {path}: {answer.status} {data[:200].decode(errors='replace')}")
         return data
 
+    def close(self) -> None:
+        self._connection.close()
+
     def count(self) -> int:
         return int(json.loads(self.request("GET", f"/v1/data/{self._name}"))["count"])
 
-    def form(self, sample: int, name: str, crops: int) -> tuple[float, float] | None:
-        """(bytes, storage ms) of a form of a sample, mean of several crops; None where it has none."""
-        cut = self._n_ops if name in (PIXELS, CODED) else 0
+    def form(self, sample: int, name: str, crops: int) -> tuple[list[int | None], float]:
+        """Bytes of a form of a sample for each crop, None where it has none; and storage ms of a crop."""
+        cut = 0 if name in (RAW, CUT) else self._n_ops
         mask = 1 << FORMS[name] | (_AT_FURTHEST if name == PIXELS else 0)
         items = [[sample, epoch, 0, cut, mask] for epoch in range(crops)]
         order = json.dumps({"pipeline": self._hash, "seed": "0", "items": items})
@@ -96,18 +98,21 @@ class Node:
         answer = self.request("POST", f"/v1/data/{self._name}/samples", order)
         spent = node_cpu_s(self._pid) - before
         parcels = list(bodies(answer))
-        if len(parcels) != crops or any(parcel[1] != FORMS[name] for parcel in parcels):
-            return None
-        return fmean(len(parcel) - _HEAD_BYTES for parcel in parcels), 1e3 * spent / crops
+        if len(parcels) != crops:
+            raise Refused("an answer that was cut off")
+        found = [len(p) - _HEAD_BYTES if p[1] == FORMS[name] else None for p in parcels]
+        return found, 1e3 * spent / crops
 
-    def line(self, sample: int, crops: int) -> dict[str, Any]:
-        """A sample's line of the profile."""
-        found: dict[str, Any] = {"sample": sample, "storage_ms": {}, "host_ms": {}}
+    def lines(self, sample: int, crops: int) -> list[dict[str, Any]]:
+        """A sample's lines of the profile, one a crop."""
+        found: list[dict[str, Any]] = [
+            {"sample": sample, "storage_ms": {}, "host_ms": {}} for _ in range(crops)
+        ]
         for name in FORMS:
-            told = self.form(sample, name, crops)
-            found[name] = None if told is None else told[0]
-            if told is not None:
-                found["storage_ms"][name], found["host_ms"][name] = round(told[1], 4), 0.0
+            sizes, storage_ms = self.form(sample, name, crops)
+            for line, size in zip(found, sizes, strict=True):
+                line[name] = size
+                line["storage_ms"][name], line["host_ms"][name] = round(storage_ms, 4), 0.0
         return found
 
 
@@ -152,14 +157,16 @@ def measure(folder: Path, samples: int, crops: int) -> Iterator[dict[str, Any]]:
         penstock.ToTensor(),
         penstock.Normalize(MEAN, STD),
     ]
-    with local_node(folder) as (port, pid):
+    with ExitStack() as exits:
+        port, pid = exits.enter_context(local_node(folder))
         node = Node(port, pid, folder.name, pipeline(ops), len(ops) + 1)  # Decode is one too
+        exits.callback(node.close)
         count = node.count()
         chosen = sorted({index * count // samples for index in range(samples)})
         for _ in range(2):  # threads, tables and caches are there, from the second time on
-            node.line(chosen[0], crops)
+            node.lines(chosen[0], crops)
         for sample in chosen:
-            yield node.line(sample, crops)
+            yield from node.lines(sample, crops)
 
 
 def main() -> None:
@@ -167,7 +174,7 @@ def main() -> None:
     add = parser.add_argument
     add("folder", type=Path, help="JPEG files, in folders")
     add("--out", type=Path, required=True, metavar="JSONL")
-    add("--samples", type=int, default=400, help="how many (default 400)")
+    add("--samples", type=int, default=500, help="how many (default 500)")
     add("--crops", type=int, default=_CROPS, help=f"of each sample (default {_CROPS})")
     options = parser.parse_args()
     try:

@@ -17,9 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from bench.offload.forms import CODED, CUT, PIXELS, RAW, Form, Sample
+from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, Form, Sample
 
-LADDERS = {"none": (RAW,), "sophon": (RAW, PIXELS), "auto": (RAW, CUT, CODED, PIXELS)}
+LADDERS = {
+    "none": (RAW,),
+    "sophon": (RAW, FEWEST, PIXELS),
+    "auto": (RAW, CUT, CODED, FEWEST, PIXELS),
+}
 FIXED = {
     "resize": PIXELS,
     "all": PIXELS,

@@ -572,19 +572,41 @@ def test_plots_are_drawn(tmp_path):
 
 
 def frame(status=0, body=b"x" * 60, magic=b"PENF"):
-    return struct.pack("<4sIQiIII", magic, 0, 7, status, len(body), 0, 0) + body
+    return struct.pack("<4sIQiIIII", magic, 0, 7, status, len(body), 0, 0, 0) + body
 
 
 def test_a_profile_is_taken_from_frames():
     assert [len(body) for body in gauge.bodies(frame() + frame(body=b""))] == [60, 0]
     assert list(gauge.bodies(b"")) == []
-    for cut in (1, 31, 50, 91):
+    for cut in (1, 35, 50, 95):
         with pytest.raises(gauge.Refused, match="cut off"):
             list(gauge.bodies(frame()[:cut]))
     with pytest.raises(gauge.Refused, match="cut off"):
         list(gauge.bodies(frame(magic=b"PENX")))
     with pytest.raises(gauge.Refused, match="sample 7: no such"):
         list(gauge.bodies(frame(-2, b"no such")))
+
+
+def test_a_profile_is_taken_from_a_node(tmp_path, monkeypatch):
+    """A node of ours is asked as gauge.py understands the protocol."""
+    pytest.importorskip("penstock")
+    from PIL import Image
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "data" / "class").mkdir(parents=True)
+    noise = np.random.default_rng(1).integers(0, 255, (300, 400, 3), np.uint8)
+    for index in range(3):
+        Image.fromarray(noise // (index + 1)).save(tmp_path / "data" / "class" / f"{index}.jpg")
+    try:
+        lines = list(gauge.measure(tmp_path / "data", samples=2, crops=2))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    assert [line["sample"] for line in lines] == [0, 0, 1, 1]
+    assert lines[0]["cut"] != lines[1]["cut"]  # another crop
+    for line in lines:
+        assert line["cut"] < line["raw"] and line["fewest"] <= line["pixels"] == 3 * 224 * 224
+        assert line["storage_ms"]["pixels"] > line["storage_ms"]["raw"] > 0
+        assert line["coded"] > 0
 
 
 def test_a_nodes_processor_time_is_that_of_its_threads():

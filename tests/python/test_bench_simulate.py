@@ -43,6 +43,12 @@ def test_a_form_between_that_is_never_worth_it_is_passed_over():
     assert [(s.saved, s.storage_s) for s in steps] == [(80, 4)]
 
 
+def test_sophon_sends_pixels_where_they_are_fewest_and_resize_all_of_them():
+    job = Job([sample(100, fewest=(40, 1.0), pixels=(150, 1.0))])
+    sizes = [job.epoch(policy, Site(1, 1e9, 1)).size for policy in ("sophon", "resize", "auto")]
+    assert sizes == [40, 150, 40]
+
+
 def test_a_sample_that_only_grows_has_no_steps():
     assert steps_of(sample(100, pixels=150), ("raw", "pixels")) == []
 
