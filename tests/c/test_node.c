@@ -1,12 +1,9 @@
 /* test_node.c - a storage node over real sockets on this machine, asked as strangers would. */
 #include "testing.h"
 
-#include <arpa/inet.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include <penstock/penstock.h>
@@ -16,6 +13,7 @@
 #include "engine/parcel.h"
 #include "openmetrics.h"
 #include "pictures.h"
+#include "wire.h"
 
 enum { N_PICTURES = 23, ANSWER_CAP = 1 << 22 };
 
@@ -60,33 +58,12 @@ static int port_of(const pen_node *node)
 {
     char address[128];
     assert_true(pen_node_address(node, address, sizeof address) > 0);
-    return atoi(strrchr(address, ':') + 1);
+    return port_in(address);
 }
 
-static int connect_to(int port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-/* Read until the other side closes; the status, 0 for no answer.  Takes the fd. */
 static int listen_to(int fd)
 {
-    ssize_t got;
-    answer_len = 0;
-    while (answer_len < sizeof answer - 1 &&
-           (got = recv(fd, answer + answer_len, sizeof answer - 1 - answer_len, 0)) > 0)
-        answer_len += (size_t)got;
-    answer[answer_len] = '\0';
-    close(fd);
-    int status = 0;
-    sscanf(answer, "HTTP/1.%*d %d", &status);
-    return status;
+    return read_answer(fd, answer, sizeof answer, &answer_len);
 }
 
 /* Send a request, with a body if there is one. */

@@ -1,10 +1,8 @@
 /* test_serve.c - the HTTP side of loaders, asked as strangers would. */
 #include "testing.h"
 
-#include <arpa/inet.h>
 #include <jansson.h>
 #include <microhttpd.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include "engine/loader_impl.h"
 #include "loading.h"
 #include "openmetrics.h"
+#include "wire.h"
 
 enum { ANSWER_CAP = 1 << 18, MANY = 40 };
 
@@ -29,18 +28,7 @@ static int port_of(const pen_loader *loader)
 {
     char address[128];
     assert_true(pen_loader_address(loader, address, sizeof address) > 0);
-    return atoi(strrchr(address, ':') + 1);
-}
-
-static int connect_to(int port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
-        return fd;
-    close(fd);
-    return -1;
+    return port_in(address);
 }
 
 static int connect_locally(pid_t pid)
@@ -58,19 +46,14 @@ static int connect_locally(pid_t pid)
 /* Send bytes, read until the other side closes; the status, 0 for no answer.  Takes the fd. */
 static int talk(int fd, const char *bytes, size_t len)
 {
-    size_t n = 0;
-    ssize_t got;
+    size_t n;
     answer[0] = '\0';
     if (fd < 0)
         return 0;
     if (send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len)
-        while (n < sizeof answer - 1 && (got = recv(fd, answer + n, sizeof answer - 1 - n, 0)) > 0)
-            n += (size_t)got;
-    answer[n] = '\0';
+        return read_answer(fd, answer, sizeof answer, &n);
     close(fd);
-    int status = 0;
-    sscanf(answer, "HTTP/1.%*d %d", &status);
-    return status;
+    return 0;
 }
 
 static int ask(int fd, const char *line)

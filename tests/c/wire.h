@@ -1,10 +1,14 @@
-/* wire.h - manifest pages and frames as a storage node writes them. */
+/* wire.h - what travels between a client and a server: manifest pages and frames as a storage node
+ * writes them, and sockets to ask one as a stranger would. */
 #ifndef PEN_TESTS_WIRE_H
 #define PEN_TESTS_WIRE_H
 
 #include "testing.h"
 
+#include <arpa/inet.h>
 #include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/crc32c.h"
 
@@ -82,6 +86,39 @@ static inline void put_raw_frame(wire *w, uint32_t index, uint64_t id, const voi
     put_number(&parcel, 0, 8);
     put_chars(&parcel, file, len);
     put_frame(w, index, id, 0, parcel.bytes, parcel.n);
+}
+
+/* The port of "HOST:PORT". */
+static inline int port_in(const char *address)
+{
+    return atoi(strrchr(address, ':') + 1);
+}
+
+/* To this machine; -1 if nobody is there. */
+static inline int connect_to(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Read until the other side closes, and end the text; the status, 0 for no answer.  Takes the fd.
+ */
+static inline int read_answer(int fd, char *answer, size_t cap, size_t *len)
+{
+    ssize_t got;
+    *len = 0;
+    while (*len < cap - 1 && (got = recv(fd, answer + *len, cap - 1 - *len, 0)) > 0)
+        *len += (size_t)got;
+    answer[*len] = '\0';
+    close(fd);
+    int status = 0;
+    sscanf(answer, "HTTP/1.%*d %d", &status);
+    return status;
 }
 
 #endif
