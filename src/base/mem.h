@@ -34,6 +34,19 @@ char *pen__strdup(const char *text);
 /* Give what is free back to the system.  Takes a moment. */
 void pen__mem_trim(void);
 
+/* What parts of one block are aligned to: a line of the cache, and any vector. */
+enum { PEN__ALIGN = 64 };
+
+static inline size_t pen__align_up(size_t n_bytes)
+{
+    return (n_bytes + PEN__ALIGN - 1) & ~(size_t)(PEN__ALIGN - 1);
+}
+
+static inline size_t pen__max_bytes(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 /* Blocks alive now, over all threads. */
 int64_t pen__mem_live(void);
 /* Allocations made so far, failed ones included. */

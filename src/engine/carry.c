@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/mem.h"
 #include "engine/parts.h"
 #include "source/source.h"
 
@@ -27,9 +28,8 @@ enum {
     READ_TRIES = 4,
     FIRST_PAUSE_MS = 10, /* then 40, then 160 */
     ONE_BLOCK_TRIES = 8, /* parcels of a sample that each need more than the one before */
-    ALIGN = 64,
-    SLOW_NS = 1000000, /* a read that takes so long is worth two, if they bring less */
-    USUAL = 8,         /* samples that what is usual is made of */
+    SLOW_NS = 1000000,   /* a read that takes so long is worth two, if they bring less */
+    USUAL = 8,           /* samples that what is usual is made of */
 };
 
 int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel)
@@ -54,16 +54,6 @@ void pen__carrier_fini(pen__carrier *carrier)
     pen__bytes_coder_free(carrier->coder);
     carrier->dec = NULL;
     carrier->coder = NULL;
-}
-
-static size_t align_up(size_t n)
-{
-    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
-
-static size_t max_of(size_t a, size_t b)
-{
-    return a > b ? a : b;
 }
 
 static bool is_cancelled(const pen__carry_env *env)
@@ -317,7 +307,7 @@ static int get_block(pen__carrier *c, pen__home *home, int64_t rank, size_t byte
 static int carry_in_block(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
                           size_t len, const pen__block *block, void *dst, pen_error *err)
 {
-    const size_t file_bytes = align_up(pen__carry_room(env, len));
+    const size_t file_bytes = pen__align_up(pen__carry_room(env, len));
     int rc = pen__carry_read(env, &c->reading, key, block->data, len, err);
     if (rc == 0)
         rc = prepare(env, c, key, block->data, len, err);
@@ -333,13 +323,13 @@ static int carry_in_block(const pen__carry_env *env, pen__carrier *c, const pen_
 static int carry_in_one_block(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
                               int64_t rank, size_t len, void *dst, pen_error *err)
 {
-    const size_t file_bytes = align_up(pen__carry_room(env, len));
+    const size_t file_bytes = pen__align_up(pen__carry_room(env, len));
     const int n_tries = has_parcels(env) ? ONE_BLOCK_TRIES : 1;
     size_t bytes = 0, extra = 0;
     for (int i = 0; i < n_tries; i++) {
         pen__block block;
-        bytes = max_of(bytes, file_bytes + c->plan.scratch_bytes);
-        extra = max_of(extra, c->plan.library_bytes);
+        bytes = pen__max_bytes(bytes, file_bytes + c->plan.scratch_bytes);
+        extra = pen__max_bytes(extra, c->plan.library_bytes);
         int rc = get_block(c, NULL, rank, bytes, extra, &block);
         if (rc)
             return explain(err, rc, bytes, extra, c->budget);

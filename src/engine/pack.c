@@ -25,7 +25,6 @@
 #include "ops/jpeg_cut.h"
 
 enum {
-    ALIGN = 64,
     KEEP_BYTES = 4 << 20,  /* scratch that is kept from one file to the next */
     MAX_BYTES = 256 << 20, /* what a file may take; a larger image travels raw */
 };
@@ -79,18 +78,13 @@ void pen__packer_free(pen__packer *packer)
     pen__free(packer);
 }
 
-static size_t align_up(size_t n)
-{
-    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
-
 static uint8_t *scratch_of(pen__packer *packer, size_t bytes)
 {
     if (bytes > MAX_BYTES)
         return NULL;
     if (packer->scratch_cap < bytes) {
         pen__free(packer->scratch);
-        packer->scratch = pen__aligned(ALIGN, align_up(bytes));
+        packer->scratch = pen__aligned(PEN__ALIGN, pen__align_up(bytes));
         packer->scratch_cap = packer->scratch ? bytes : 0;
     }
     return packer->scratch;
@@ -271,7 +265,8 @@ static void try_pixels(packing *job, int at)
     const bool is_coded = may_win_coded(job, &cut);
     if (!is_plain && !is_coded)
         return;
-    const size_t coder_bytes = is_coded ? align_up(pen__pixels_scratch(cut.w, cut.h, cut.ch)) : 0;
+    const size_t coder_bytes =
+        is_coded ? pen__align_up(pen__pixels_scratch(cut.w, cut.h, cut.ch)) : 0;
     const size_t bound = is_coded ? pen__pixels_bound(cut.w, cut.h, cut.ch) : 0;
     pen__image image;
     uint8_t *rest;

@@ -14,15 +14,9 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/mem.h"
 #include "ops/decode.h"
 #include "ops/geometry.h"
-
-enum { ALIGN = 64 };
-
-static size_t align_up(size_t n)
-{
-    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
 
 static pen__rect whole(int32_t w, int32_t h)
 {
@@ -203,6 +197,22 @@ static void add_chance(pen__cursor *at, const pen_op *op)
     }
 }
 
+/* Add operation i, a resize of what is there or of a box in it; returns where the line goes on. */
+static size_t add_resizing(pen__cursor *at, const pen_pipeline *pipe, const pen_params *params,
+                           size_t i, pen__rect have)
+{
+    const pen_params *p = &params[i];
+    const pen__resize_spec spec = resize_of(pipe, params, i);
+    if (pipe->ops[i].kind == PEN_OP_RESIZE) {
+        add_resize(at, &spec, have);
+        return is_resize_then_crop(pipe, params, i) ? i + 2 : i + 1;
+    }
+    if (i > 1) /* as first operation, its box is what was decoded */
+        add_crop(at, box_of(p), NULL);
+    add_resize(at, &spec, whole(p->w, p->h));
+    return i + 1;
+}
+
 /* Add the steps of operation i, which happens and is no group; returns where the line goes on. */
 static size_t add_leaf(pen__cursor *at, const pen_pipeline *pipe, const pen_params *params,
                        size_t i, pen__rect have)
@@ -210,18 +220,9 @@ static size_t add_leaf(pen__cursor *at, const pen_pipeline *pipe, const pen_para
     const pen_op *op = &pipe->ops[i];
     const pen_params *p = &params[i];
     switch (op->kind) {
-    case PEN_OP_RESIZE: {
-        pen__resize_spec spec = resize_of(pipe, params, i);
-        add_resize(at, &spec, have);
-        return is_resize_then_crop(pipe, params, i) ? i + 2 : i + 1;
-    }
-    case PEN_OP_RANDOM_RESIZED_CROP: {
-        pen__resize_spec spec = resize_of(pipe, params, i);
-        if (i > 1) /* as first operation, its box is what was decoded */
-            add_crop(at, box_of(p), NULL);
-        add_resize(at, &spec, whole(p->w, p->h));
-        break;
-    }
+    case PEN_OP_RESIZE:
+    case PEN_OP_RANDOM_RESIZED_CROP:
+        return add_resizing(at, pipe, params, i, have);
     case PEN_OP_PAD:
     case PEN_OP_CENTER_CROP:
     case PEN_OP_RANDOM_CROP:
@@ -320,11 +321,6 @@ int pen__plan_find_cut(const pen__plan *plan, int n_ops)
     return i;
 }
 
-static size_t max_of(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
 static size_t bytes_of(int32_t w, int32_t h, int32_t ch)
 {
     return (size_t)w * (size_t)h * (size_t)ch;
@@ -336,19 +332,19 @@ void pen__plan_keep(pen__plan *plan, int from, int to)
     pen__needs sum = {0};
     for (int i = from + 1; i <= to; i++) {
         const pen__needs *needs = &plan->cuts[i].needs;
-        sum.image_bytes = max_of(sum.image_bytes, needs->image_bytes);
-        sum.kernel_bytes = max_of(sum.kernel_bytes, needs->kernel_bytes);
-        sum.mix_bytes = max_of(sum.mix_bytes, needs->mix_bytes);
+        sum.image_bytes = pen__max_bytes(sum.image_bytes, needs->image_bytes);
+        sum.kernel_bytes = pen__max_bytes(sum.kernel_bytes, needs->kernel_bytes);
+        sum.mix_bytes = pen__max_bytes(sum.mix_bytes, needs->mix_bytes);
     }
     plan->first_step = first ? first->n_steps : 0;
     plan->n_steps = plan->cuts[to].n_steps;
     plan->starts_in_flow = plan->starts_in_flow && !first && plan->n_steps > 0;
     if (first) {
-        sum.image_bytes = max_of(sum.image_bytes, bytes_of(first->w, first->h, first->ch));
+        sum.image_bytes = pen__max_bytes(sum.image_bytes, bytes_of(first->w, first->h, first->ch));
         plan->library_bytes = 0;
     } else if (!plan->starts_in_flow) {
         size_t window_bytes = bytes_of(plan->window.w, plan->window.h, plan->window_ch);
-        sum.image_bytes = max_of(sum.image_bytes, window_bytes);
+        sum.image_bytes = pen__max_bytes(sum.image_bytes, window_bytes);
     }
     plan->needs = sum;
     plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
@@ -356,7 +352,7 @@ void pen__plan_keep(pen__plan *plan, int from, int to)
 
 void pen__plan_add_scratch(pen__plan *plan, size_t bytes)
 {
-    plan->needs.kernel_bytes = max_of(plan->needs.kernel_bytes, bytes);
+    plan->needs.kernel_bytes = pen__max_bytes(plan->needs.kernel_bytes, bytes);
     plan->scratch_bytes = pen__plan_buffers(plan, NULL).bytes;
 }
 
@@ -369,7 +365,7 @@ pen__buffers pen__plan_buffers(const pen__plan *plan, void *scratch)
     size_t bytes = 0;
     for (int i = 0; i < 5; i++) {
         starts[i] = at ? at + bytes : NULL;
-        bytes += align_up(sizes[i]);
+        bytes += pen__align_up(sizes[i]);
     }
     return (pen__buffers){.images = {starts[0], starts[1]},
                           .kernel = starts[2],

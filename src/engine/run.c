@@ -16,8 +16,6 @@
 #include "ops/geometry.h"
 #include "ops/tone.h"
 
-enum { ALIGN = 64 };
-
 /* Random fills start here in an operation's stream, far behind its parameters. */
 enum { FILL_DRAW = 4096 };
 
@@ -294,7 +292,7 @@ static int run_once(const pen_pipeline *pipe, const pen_key *key, const pen_para
     pen__plan_build(plan, pipe, &info, params);
     pen__decoder *dec = NULL;
     pen__input in = pen__input_of_file(plan, &info, src, len);
-    void *scratch = pen__aligned(ALIGN, plan->scratch_bytes);
+    void *scratch = pen__aligned(PEN__ALIGN, plan->scratch_bytes);
     if (!scratch || pen__decoder_create(&dec, NULL))
         rc = pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     else

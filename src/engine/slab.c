@@ -10,7 +10,6 @@
 #include "base/mem.h"
 
 enum {
-    SLAB_ALIGN = 64,
     ALWAYS = 256, /* of lateness */
     RECENT = 8,   /* returns that it is a mean of */
 };
@@ -32,11 +31,6 @@ struct pen__slab_pool {
     pen_batch *free_list[];
 };
 
-static size_t round_up(size_t n)
-{
-    return (n + SLAB_ALIGN - 1) & ~(size_t)(SLAB_ALIGN - 1);
-}
-
 /* Where the parts of a slab begin, and its end. */
 typedef struct offsets {
     size_t labels, ids, mask, mixed, end;
@@ -46,11 +40,12 @@ static offsets place_parts(const pen__slab_plan *plan)
 {
     size_t rows = (size_t)plan->n_slots + plan->has_ghost;
     offsets at;
-    at.labels = round_up(plan->shape.bytes * rows);
-    at.ids = at.labels + round_up(sizeof(int64_t) * rows);
-    at.mask = at.ids + round_up(sizeof(int64_t) * rows);
-    at.mixed = at.mask + round_up(rows);
-    at.end = at.mixed + round_up(sizeof(float) * (size_t)plan->n_slots * (size_t)plan->n_classes);
+    at.labels = pen__align_up(plan->shape.bytes * rows);
+    at.ids = at.labels + pen__align_up(sizeof(int64_t) * rows);
+    at.mask = at.ids + pen__align_up(sizeof(int64_t) * rows);
+    at.mixed = at.mask + pen__align_up(rows);
+    at.end =
+        at.mixed + pen__align_up(sizeof(float) * (size_t)plan->n_slots * (size_t)plan->n_classes);
     return at;
 }
 

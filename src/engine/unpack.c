@@ -5,13 +5,6 @@
 #include "base/mem.h"
 #include "codec/pixel_code.h"
 
-enum { ALIGN = 64 };
-
-static size_t align_up(size_t n)
-{
-    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
-
 static bool is_same_image(const pen_image_info *a, const pen_image_info *b)
 {
     return a->format == b->format && a->width == b->width && a->height == b->height &&
@@ -71,7 +64,7 @@ static void plan_file(pen__unpacking *u, pen__plan *plan)
     u->in = pen__input_of_file(plan, &u->cut_info, p->data, p->len);
     if (p->form == PEN__FORM_RAW)
         return;
-    u->file_bytes = align_up(p->raw_len);
+    u->file_bytes = pen__align_up(p->raw_len);
     plan->scratch_bytes += u->file_bytes;
     plan->library_bytes += p->form == PEN__FORM_ZSTD ? PEN__BYTES_ZSTD_MEMORY : 0;
 }
@@ -143,7 +136,7 @@ int pen__unpack_run(const pen_pipeline *pipe, const pen_key *key, uint8_t *src, 
     uint8_t *scratch = NULL;
     int rc = pen__unpack_plan(&t->u, pipe, key, src, len, raw_len, t->params, &t->plan, err);
     if (rc == 0) {
-        uint8_t *rest = scratch = pen__aligned(ALIGN, t->plan.scratch_bytes);
+        uint8_t *rest = scratch = pen__aligned(PEN__ALIGN, t->plan.scratch_bytes);
         if (!scratch || pen__decoder_create(&dec, NULL))
             rc = pen__fail(err, PEN_ENOMEM, -1, "out of memory");
         else
