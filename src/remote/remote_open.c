@@ -9,8 +9,14 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "remote/remote_part.h"
+#include "telemetry/limits.h"
 
-enum { FIRST_PAUSE_MS = 50, MAX_PAUSE_MS = 1000, SLICE_MS = 10 };
+enum {
+    FIRST_PAUSE_MS = 50,
+    MAX_PAUSE_MS = 1000,
+    SLICE_MS = 10,
+    MEMORY_PART = 4, /* of the memory there is, the most that manifests take */
+};
 
 typedef struct opening {
     pen__route *route;
@@ -19,6 +25,7 @@ typedef struct opening {
     CURL *easy; /* one for all: its connections are used again */
     pen__text body;
     int64_t done, total; /* samples */
+    int64_t left_bytes;  /* of memory, for manifests */
 } opening;
 
 static int cancelled(pen_error *err)
@@ -185,6 +192,7 @@ static int fill_part(opening *o, int shard, int server, pen__part *part, pen_err
 {
     int rc = 0;
     int64_t before = o->done;
+    part->max_bytes = o->left_bytes;
     for (int64_t page = 0; rc == 0 && (int64_t)part->index.n < part->count; page++) {
         rc = ask_page(o, shard, &server, page, err);
         if (rc)
@@ -194,6 +202,7 @@ static int fill_part(opening *o, int shard, int server, pen__part *part, pen_err
         if (rc == 0)
             rc = pen__dataset_report(o->opts, o->done, o->total, err);
     }
+    o->left_bytes -= pen__part_bytes(part);
     if (rc == 0)
         rc = pen__part_finish(part, err);
     if (rc && rc != PEN_ECANCELED)
@@ -224,6 +233,7 @@ int pen__remote_fill(pen_dataset *ds, pen__route *route, const pen__http *http,
 {
     int n = route->url.n_shards;
     opening o = {.route = route, .http = http, .opts = opts, .easy = curl_easy_init()};
+    o.left_bytes = pen__limit_memory() / MEMORY_PART;
     pen__part *parts = pen__calloc((size_t)n, sizeof *parts);
     int rc = o.easy && parts ? fill_parts(&o, parts, err)
                              : pen__fail(err, PEN_ENOMEM, -1, "out of memory");

@@ -58,7 +58,7 @@ static int take_numbers(pen__part *part, const json_t *root, pen_error *err)
     if (!is_hash(hash))
         return odd(err, "has no hash");
     memcpy(part->hash, hash, sizeof part->hash);
-    if (part->count < 1 || part->count > UINT32_MAX || part->bytes < 0)
+    if (part->count < 1 || part->count > PEN__PART_MAX_SAMPLES || part->bytes < 0)
         return odd(err, "has no sensible number of samples");
     if (part->page < 1 || part->page > PEN__PART_MAX_PAGE)
         return odd(err, "has no sensible number of samples a page");
@@ -113,10 +113,21 @@ static int add_record(void *ctx, const pen__page_record *record, pen_error *err)
     return add_key(&part->index, record->key, record->key_len, &found, err);
 }
 
+int64_t pen__part_bytes(const pen__part *part)
+{
+    const pen__index *index = &part->index;
+    return pen__index_bytes(index) + (int64_t)(index->cap_names + index->dirs.cap_bytes);
+}
+
 int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_error *err)
 {
-    return pen__page_parse(page, len, part->index.n, pen__part_next_page(part), add_record, part,
-                           err);
+    int rc =
+        pen__page_parse(page, len, part->index.n, pen__part_next_page(part), add_record, part, err);
+    if (rc == 0 && part->max_bytes && pen__part_bytes(part) > part->max_bytes)
+        rc =
+            pen__fail(err, PEN_ELIMIT, -1, "its first %zu samples take more than %lld MB of memory",
+                      part->index.n, (long long)(part->max_bytes / 1000000));
+    return rc;
 }
 
 static int give_keys(pen__index *index, pen_error *err)

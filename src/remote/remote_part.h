@@ -6,15 +6,19 @@
 #include "source/index.h"
 #include "source/source.h"
 
+/* What is believed of a server's word.  Memory is taken for what came, never for what is said to
+ * come. */
 enum {
-    PEN__PART_MAX_PAGE = 1 << 20,         /* samples */
-    PEN__PART_MAX_PAGE_BYTES = 256 << 20, /* of one page, unpacked */
+    PEN__PART_MAX_SAMPLES = 1 << 29,
+    PEN__PART_MAX_PAGE = 1 << 16,         /* samples */
+    PEN__PART_MAX_PAGE_BYTES = 64 << 20,  /* of one page, unpacked */
     PEN__PART_MAX_DESCRIPTION = 16 << 20, /* class names are most of it */
 };
 
 /* Zero-initialise. */
 typedef struct pen__part {
     int64_t count, bytes, page;
+    int64_t max_bytes; /* of memory for its samples; 0: no limit */
     char hash[PEN__DIGEST_TEXT];
     pen__intern classes; /* in order of label */
     pen__index index;    /* ids as the server has them; blocks are ids, shards 0 */
@@ -27,8 +31,10 @@ void pen__part_fini(pen__part *part);
 int pen__part_describe(pen__part *part, const char *json, size_t len, pen_error *err);
 /* How many samples the page that begins with the next one has. */
 uint32_t pen__part_next_page(const pen__part *part);
-/* Add that page. */
+/* Add that page.  PEN_ECORRUPT, PEN_ENOMEM; PEN_ELIMIT: more memory than it may have. */
 int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_error *err);
+/* Memory that its samples take so far. */
+int64_t pen__part_bytes(const pen__part *part);
 /* All pages are in: give keys, and compare with what was described. */
 int pen__part_finish(pen__part *part, pen_error *err);
 

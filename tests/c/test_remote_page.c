@@ -228,6 +228,23 @@ static void parts_are_joined_with_the_union_of_their_classes(void **state)
     pen_dataset_unref(e);
 }
 
+static void samples_take_no_more_memory_than_they_may(void **state)
+{
+    (void)state;
+    put_datasets();
+    pen_dataset *d = open_ok(in_tree("d"), NULL);
+    pen__part part = {.max_bytes = 1};
+    pen_error err = {0};
+    assert_int_equal(build(d, &part, 2, &err), PEN_ELIMIT);
+    assert_int_equal(part.index.n, 2); /* after the first page, not after all */
+    pen__part_fini(&part);
+    part = (pen__part){.max_bytes = 1 << 20};
+    assert_int_equal(build(d, &part, 2, &err), 0);
+    assert_in_range(pen__part_bytes(&part), 6 * 32, 1 << 20);
+    pen__part_fini(&part);
+    pen_dataset_unref(d);
+}
+
 static void odd_descriptions_are_errors(void **state)
 {
     (void)state;
@@ -240,6 +257,8 @@ static void odd_descriptions_are_errors(void **state)
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 0, \"page\": 1}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1e3, \"page\": 1}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 9999999}",
+        "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 65537}",
+        "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 536870913, \"page\": 1}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 1, \"classes\": "
         "3}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 1, \"classes\": "
@@ -291,6 +310,8 @@ int main(void)
                                         tree_teardown),
         cmocka_unit_test_setup_teardown(parts_are_joined_with_the_union_of_their_classes,
                                         tree_setup, tree_teardown),
+        cmocka_unit_test_setup_teardown(samples_take_no_more_memory_than_they_may, tree_setup,
+                                        tree_teardown),
         cmocka_unit_test(odd_descriptions_are_errors),
         cmocka_unit_test_setup_teardown(failing_allocations_leave_nothing_behind, tree_setup,
                                         tree_teardown),
