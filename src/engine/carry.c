@@ -99,8 +99,10 @@ static int64_t fetch(const pen__carry_env *env, pen__reading *reading, const pen
     const pen__wanted wanted = {env->pipe, *key, foreseen.choice, &node_ns};
     int64_t n =
         env->ds->source->fetch(env->ds, &wanted, dst, pen__carry_room(env, len), env->cancel, err);
+    if (n < 0)
+        return n;
     pen__parcel parcel;
-    int rc = n < 0 ? (int)n : pen__parcel_read(&parcel, dst, (size_t)n, err);
+    int rc = pen__parcel_read(&parcel, dst, (size_t)n, err);
     if (rc == 0 && parcel.raw_len != len)
         rc = pen__fail(err, PEN_ECORRUPT, -1, "a parcel of a file with %zu bytes instead of %zu",
                        parcel.raw_len, len);

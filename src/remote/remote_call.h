@@ -14,6 +14,8 @@
 
 #include "source/source.h"
 
+enum { PEN__CALL_REFUSALS = 400 };
+
 typedef struct pen__call {
     /* what is wanted */
     int shard;
@@ -26,15 +28,21 @@ typedef struct pen__call {
     size_t cap;
     uint8_t *head; /* not NULL: the parcel's head goes here, and only the file to dst */
     const atomic_bool *cancel;
+    int (*waiting)(void *ctx); /* or NULL; asked now and then in the caller's thread: go on? */
+    void *waiting_ctx;
     /* the thread's */
     struct pen__call *prev, *next;
     int64_t asked_ns, not_before_ns;
-    int n_tries; /* that failed */
+    int n_tries;                       /* that failed */
+    const struct pen__server *blamed;  /* for the last of them, by err; or NULL */
+    uint64_t refused_by;               /* 1 << number of each server that will not send it */
+    char refusals[PEN__CALL_REFUSALS]; /* their reasons */
     /* the answer */
     int64_t result;
     int64_t node_ns; /* of the server's processor */
     pen_error err;   /* before it is done: why the last try failed */
     bool is_done;    /* guarded by the courier's lock */
+    atomic_bool is_unwanted;
     pthread_cond_t done;
 } pen__call;
 

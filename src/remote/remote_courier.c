@@ -10,14 +10,18 @@
  * way.  So with little to do samples go out at once, and with much to do calls gather, requests
  * grow, and all connections have something to bring.
  *
- * Faults.  Of a server (no connection, a stall, 5xx, a broken stream): it is put aside
- * (remote_server.h), its unanswered samples go back to the head of the queue, and other servers of
- * the shard get them.  Of one sample (its checksum, an error of the server's disk): that sample
- * waits a little and is asked for again, the stored file the last times.  A sample that failed
- * several times travels alone, so that it cannot take others with it.
+ * Faults.  Of a server (no connection, a stall, far fewer bytes than others bring, 5xx, a broken
+ * stream): it is put aside (remote_server.h), its unanswered samples go back to the head of the
+ * queue, and other servers of the shard get them.  Of one sample (its checksum, an error of the
+ * server's disk): that sample waits a little and is asked for again, the stored file the last
+ * times.  A sample that failed several times travels alone, so that it cannot take others with it.
+ *
+ * Refusals.  Where asking again would not help (a wrong token, a sample that it cannot send), a
+ * server is not asked for that sample any more; when none is left to ask, that is an error.
  */
 #include "remote/remote_courier.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,13 +32,15 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/parcel.h"
+#include "remote/remote_blame.h"
+#include "remote/remote_pick.h"
 #include "sched/pool.h"
 
 enum {
     REQUESTS_PER_SERVER = 4,
-    LONELY_TRIES = 3, /* failed, then a sample travels alone */
-    RAW_TRIES = 4,    /* failed, then only the stored file is asked for */
-    TICK_MS = 20,     /* how soon a cancel flag is seen */
+    RAW_TRIES = 4,   /* failed, then only the stored file is asked for */
+    TICK_MS = 20,    /* how soon a cancel flag is seen */
+    LOOK_UP_MS = 50, /* how often a caller that waits looks up */
     IDLE_MS = 1000,
     MAX_PAUSE_MS = 2000,
 };
@@ -43,6 +49,7 @@ static const int64_t ms_ns = 1000000;
 
 typedef struct shard_state {
     const char *hash;
+    uint64_t servers;    /* 1 << number of each of them */
     int64_t progress_ns; /* when a sample came last */
     int n_sent;          /* calls in requests */
 } shard_state;
@@ -54,6 +61,7 @@ struct pen__courier {
     bool is_closing;
     pen__pool *thread; /* NULL until the first call */
     /* fixed */
+    pthread_condattr_t monotonic;
     CURLM *multi;
     pen__http http;
     pen__route route;
@@ -63,6 +71,7 @@ struct pen__courier {
     int64_t max_pause_ns;
     /* the thread's alone */
     pen__calls waiting; /* oldest first */
+    pen__picker picker;
     shard_state shards[PEN__REMOTE_MAX_SERVERS];
     pen__server servers[PEN__REMOTE_MAX_SERVERS];
     int n_requests;
@@ -99,35 +108,29 @@ static void on_answered(void *ctx, pen__call *call)
     let_go(c, call);
 }
 
-/* Try the sample again, after a pause of its own. */
-static void on_returned(void *ctx, pen__call *call)
+static void refuse(pen__courier *c, pen__call *call, const pen__server *server, const char *verb,
+                   const char *reason)
+{
+    const int number = (int)(server - c->servers);
+    pen__blame_refusal(call, c->servers, c->route.url.n_servers, number, verb, reason);
+}
+
+/* Try the sample again: elsewhere, or after a pause of its own. */
+static void on_returned(void *ctx, pen__call *call, const pen__server *server, bool is_final)
 {
     pen__courier *c = ctx;
     c->shards[call->shard].n_sent--;
-    call->n_tries++;
-    if (call->n_tries >= RAW_TRIES)
-        call->choice = (pen__choice){.max_cut = 0, .forms = 1U << PEN__FORM_RAW};
-    call->not_before_ns = pen__now_ns() + pen__pause_ns(call->n_tries, c->max_pause_ns, chance(c));
-    pen__calls_put(&c->waiting, call, c->waiting.first);
-}
-
-/* Why a call that is out of time got nothing. */
-static void give_up(pen__courier *c, pen__call *call, int64_t now)
-{
-    const pen__server *blamed = NULL;
-    for (int i = 0; i < c->route.url.n_servers; i++) {
-        const pen__server *server = &c->servers[i];
-        if (server->shard == call->shard && (!blamed || (*server->cause && !*blamed->cause)))
-            blamed = server;
+    call->blamed = server;
+    if (is_final) {
+        refuse(c, call, server, "cannot send it:", call->err.text);
+    } else {
+        call->n_tries++;
+        if (call->n_tries >= RAW_TRIES)
+            call->choice = (pen__choice){.max_cut = 0, .forms = 1U << PEN__FORM_RAW};
+        call->not_before_ns =
+            pen__now_ns() + pen__pause_ns(call->n_tries, c->max_pause_ns, chance(c));
     }
-    char tried[64] = "";
-    if (call->n_tries > 0)
-        snprintf(tried, sizeof tried, ", %d failed tries", call->n_tries);
-    char cause[321]; /* a copy: the call's own text is about to be written */
-    snprintf(cause, sizeof cause, "%.320s", *blamed->cause ? blamed->cause : call->err.text);
-    call->result =
-        pen__fail(&call->err, PEN_EIO, -1, "no answer from %s in %.1f s%s: %s", blamed->label,
-                  (double)(now - call->asked_ns) / 1e9, tried, *cause ? cause : "it is too slow");
+    pen__calls_put(&c->waiting, call, c->waiting.first);
 }
 
 /* A call that never failed is only late while others get their samples. */
@@ -139,13 +142,19 @@ static bool is_late(const pen__courier *c, const pen__call *call, int64_t now)
     return now - since > c->http.timeout_ns;
 }
 
+static bool is_cancelled(const pen__call *call)
+{
+    return atomic_load_explicit(&call->is_unwanted, memory_order_relaxed) ||
+           (call->cancel && atomic_load_explicit(call->cancel, memory_order_relaxed));
+}
+
 /* Is there no use in waiting?  Then the call has its result. */
 static bool is_over(pen__courier *c, pen__call *call, int64_t now)
 {
-    if (call->cancel && atomic_load_explicit(call->cancel, memory_order_relaxed))
+    if (is_cancelled(call))
         call->result = pen__fail(&call->err, PEN_ECANCELED, -1, "cancelled");
-    else if (is_late(c, call, now))
-        give_up(c, call, now);
+    else if (call->refused_by == c->shards[call->shard].servers || is_late(c, call, now))
+        pen__blame_all(call, c->servers, c->route.url.n_servers, now);
     else
         return false;
     return true;
@@ -164,14 +173,8 @@ static void drop_waiting(pen__courier *c, int64_t now)
 
 /* ---- requests ---- */
 
-static void refuse(pen__courier *c, pen__call *call, const pen__server *server, const char *cause)
-{
-    call->result = pen__fail(&call->err, PEN_EIO, -1, "%s answers %s", server->label, cause);
-    let_go(c, call);
-}
-
-/* What has no answer goes back to the head of the queue, in its order, or is refused for good. */
-static void take_back(pen__courier *c, pen__request *request, bool is_tried, const char *refusal)
+/* What has no answer goes back to the head of the queue, in its order. */
+static void take_back(pen__courier *c, pen__request *request, bool is_tried)
 {
     for (int i = request->n_items; i-- > 0;) {
         pen__call *call = request->items[i].call;
@@ -180,11 +183,21 @@ static void take_back(pen__courier *c, pen__request *request, bool is_tried, con
         request->items[i].call = NULL;
         c->shards[call->shard].n_sent--;
         call->n_tries += is_tried;
-        if (refusal)
-            refuse(c, call, request->server, refusal);
-        else
-            pen__calls_put(&c->waiting, call, c->waiting.first);
+        pen__calls_put(&c->waiting, call, c->waiting.first);
     }
+}
+
+/* The server says no: to the request's samples, or, where it was a question before samples are
+ * asked for, to all that wait. */
+static void refuse_all(pen__courier *c, const pen__request *request, const char *cause)
+{
+    const bool is_question = request->kind != PEN__REQUEST_SAMPLES;
+    for (int i = 0; i < request->n_items; i++)
+        if (request->items[i].call)
+            refuse(c, request->items[i].call, request->server, "answers", cause);
+    for (pen__call *call = c->waiting.first; call && is_question; call = call->next)
+        if (call->shard == request->server->shard)
+            refuse(c, call, request->server, "answers", cause);
 }
 
 static void drop_wanted(pen__server *server)
@@ -217,7 +230,46 @@ static void forget_cores(pen__courier *c, const pen__server *server)
     pthread_mutex_unlock(&c->lock);
 }
 
-static void on_did(pen__courier *c, pen__request *request)
+static void release(pen__courier *c, pen__request *request)
+{
+    curl_multi_remove_handle(c->multi, request->easy);
+    request->is_busy = false;
+    request->server->n_busy--;
+}
+
+static void put_aside(pen__courier *c, const pen__request *request, int64_t again_ns,
+                      const char *cause)
+{
+    const int64_t now = pen__now_ns();
+    const pen__fault fault = {now,  now - request->began_ns, again_ns, c->max_pause_ns, chance(c),
+                              cause};
+    pen__server_failed(request->server, &fault);
+    if (again_ns < 0)
+        forget_cores(c, request->server);
+    drop_wanted(request->server);
+}
+
+/* Others would have brought its samples long ago: nobody failed, but they go there. */
+static bool is_slow(const pen__courier *c, const pen__request *request, int64_t now)
+{
+    return request->kind == PEN__REQUEST_SAMPLES &&
+           now - request->began_ns > c->http.stall_ns / 2 &&
+           pen__server_lags(c->servers, c->route.url.n_servers, request->server,
+                            pen__request_pace(request, now));
+}
+
+static void put_slow_aside(pen__courier *c, pen__request *request, int64_t now)
+{
+    const pen__pace pace = pen__request_pace(request, now);
+    char cause[96];
+    snprintf(cause, sizeof cause, "it brings %.0f bytes a second, far fewer than others",
+             pace.bytes);
+    request->server->pace = pace;
+    put_aside(c, request, -1, cause);
+}
+
+/* The request did what it was meant for. */
+static void on_did(pen__courier *c, pen__request *request, int64_t now)
 {
     pen__server *server = request->server;
     switch (request->kind) {
@@ -226,50 +278,49 @@ static void on_did(pen__courier *c, pen__request *request)
         break;
     case PEN__REQUEST_PUT:
         drop_wanted(server);
-        server->has_put = true;
+        pen__server_note(server, request->pipeline, true, false);
         break;
     case PEN__REQUEST_SAMPLES:
-        pen__server_did(server);
         note_cores(c, request);
+        server->pace = pen__request_pace(request, now);
+        if (is_slow(c, request, now))
+            put_slow_aside(c, request, now);
+        else
+            pen__server_did(server, request->pipeline);
         break;
     }
 }
 
-static void release(pen__courier *c, pen__request *request)
-{
-    curl_multi_remove_handle(c->multi, request->easy);
-    request->is_busy = false;
-    request->server->n_busy--;
-}
-
-/* The request is over; `stall`: because nothing came any more. */
-static void finish(pen__courier *c, pen__request *request, CURLcode code, const char *stall)
+/* The transfer is over. */
+static void finish(pen__courier *c, pen__request *request, CURLcode code)
 {
     char cause[PEN__SERVER_CAUSE];
     int64_t again_ns = -1;
     pen__server *server = request->server;
-    pen__outcome outcome = PEN__OUTCOME_FAILED;
-    if (stall)
-        snprintf(cause, sizeof cause, "%s", stall);
-    else
-        outcome = pen__request_judge(request, code, c->shards[server->shard].hash, cause,
-                                     sizeof cause, &again_ns);
+    pen__outcome outcome = pen__request_judge(request, code, c->shards[server->shard].hash, cause,
+                                              sizeof cause, &again_ns);
     release(c, request);
-    if (outcome == PEN__OUTCOME_DID)
-        on_did(c, request);
-    else if (outcome == PEN__OUTCOME_LACKS_PIPELINE)
+    switch (outcome) {
+    case PEN__OUTCOME_DID:
+        on_did(c, request, pen__now_ns());
+        break;
+    case PEN__OUTCOME_LACKS_PIPELINE:
         want_pipeline(request);
-    else if (outcome == PEN__OUTCOME_REFUSES_PIPELINE)
-        server->refuses_pipeline = true;
-    else
-        pen__server_failed(server, pen__now_ns(), again_ns, c->max_pause_ns, chance(c), cause);
-    if (outcome == PEN__OUTCOME_REFUSES_PIPELINE || outcome == PEN__OUTCOME_FAILED)
+        break;
+    case PEN__OUTCOME_REFUSES_PIPELINE:
+        pen__server_note(server, request->pipeline, false, true);
         drop_wanted(server);
-    if (outcome == PEN__OUTCOME_FAILED && again_ns < 0)
-        forget_cores(c, server);
+        break;
+    case PEN__OUTCOME_REFUSED:
+        refuse_all(c, request, cause);
+        put_aside(c, request, -1, cause);
+        break;
+    case PEN__OUTCOME_FAILED:
+        put_aside(c, request, again_ns, cause);
+        break;
+    }
     /* a server that asks for time has not failed a sample */
-    take_back(c, request, outcome == PEN__OUTCOME_FAILED && again_ns < 0,
-              outcome == PEN__OUTCOME_REFUSED ? cause : NULL);
+    take_back(c, request, outcome == PEN__OUTCOME_FAILED && again_ns < 0);
 }
 
 static void reap(pen__courier *c)
@@ -281,7 +332,7 @@ static void reap(pen__courier *c)
         char *request = NULL;
         CURLcode code = msg->data.result;
         curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &request);
-        finish(c, (pen__request *)(void *)request, code, NULL);
+        finish(c, (pen__request *)(void *)request, code);
     }
 }
 
@@ -306,83 +357,24 @@ static void watch_requests(pen__courier *c, int64_t now)
 {
     for (int i = 0; i < c->n_requests; i++) {
         pen__request *request = &c->requests[i];
+        char cause[64];
         if (!request->is_busy)
             continue;
         if (!drop_sent(c, request, now)) {
             release(c, request);
-        } else if (now - request->moved_ns > c->http.stall_ns) {
-            char stall[64];
-            snprintf(stall, sizeof stall, "no byte for %.1f s", (double)c->http.stall_ns / 1e9);
-            finish(c, request, CURLE_OPERATION_TIMEDOUT, stall);
+        } else if (pen__request_is_stuck(request, &c->http, now, cause, sizeof cause)) {
+            release(c, request);
+            put_aside(c, request, -1, cause);
+            take_back(c, request, true);
+        } else if (is_slow(c, request, now)) {
+            release(c, request);
+            put_slow_aside(c, request, now);
+            take_back(c, request, false);
         }
     }
 }
 
 /* ---- sending ---- */
-
-static bool uses_pipeline(const pen__call *call, const pen__server *server)
-{
-    return call->pipe && !server->refuses_pipeline && call->choice.forms != 1U << PEN__FORM_RAW;
-}
-
-/* May `call` travel in one request with `first`? */
-static bool fits(const pen__call *call, const pen__call *first, const pen__server *server)
-{
-    bool has_pipeline = uses_pipeline(first, server);
-    if (uses_pipeline(call, server) != has_pipeline)
-        return false;
-    if (!has_pipeline)
-        return true;
-    return call->key.seed == first->key.seed &&
-           (call->pipe == first->pipe ||
-            strcmp(pen_pipeline_hash(call->pipe), pen_pipeline_hash(first->pipe)) == 0);
-}
-
-static bool is_ready(const pen__call *call, int shard, int64_t now)
-{
-    return call->shard == shard && now >= call->not_before_ns;
-}
-
-/* Up to `cap` calls that go in one request, oldest first.  They stay in the queue. */
-static int gather(const pen__courier *c, const pen__server *server, int64_t now, pen__call **out,
-                  int cap)
-{
-    int n = 0;
-    for (pen__call *call = c->waiting.first; call && n < cap; call = call->next) {
-        if (!is_ready(call, server->shard, now) || (n > 0 && !fits(call, out[0], server)))
-            continue;
-        if (call->n_tries >= LONELY_TRIES && n > 0)
-            continue;
-        out[n++] = call;
-        if (call->n_tries >= LONELY_TRIES)
-            break;
-    }
-    return n;
-}
-
-static int count_ready(const pen__courier *c, int shard, int64_t now)
-{
-    int n = 0;
-    for (const pen__call *call = c->waiting.first; call; call = call->next)
-        n += is_ready(call, shard, now);
-    return n;
-}
-
-/* Requests that the shard's servers have room for, and with those that are under way. */
-static int count_room(const pen__courier *c, int shard, int64_t now, int *n_all)
-{
-    int n = 0;
-    *n_all = 0;
-    for (int i = 0; i < c->route.url.n_servers; i++) {
-        const pen__server *server = &c->servers[i];
-        if (server->shard != shard)
-            continue;
-        int room = pen__server_room(server, now, REQUESTS_PER_SERVER);
-        n += room;
-        *n_all += room + server->n_busy;
-    }
-    return n;
-}
 
 static pen__request *free_request(pen__courier *c)
 {
@@ -397,9 +389,11 @@ static int send_samples(pen__courier *c, pen__request *request, pen__server *ser
 {
     pen__call *calls[PEN__REQUEST_ITEMS] = {NULL};
     int share = (n_ready + n_room - 1) / n_room;
-    int n = gather(c, server, now, calls, share < PEN__REQUEST_ITEMS ? share : PEN__REQUEST_ITEMS);
+    int n = pen__pick_calls(&c->picker, server, now, calls,
+                            share < PEN__REQUEST_ITEMS ? share : PEN__REQUEST_ITEMS);
     int rc = pen__request_samples(request, &c->target, server, calls, n,
-                                  uses_pipeline(calls[0], server), c->shards[server->shard].hash);
+                                  pen__pick_has_pipeline(calls[0], server),
+                                  c->shards[server->shard].hash);
     for (int i = 0; i < n && rc == 0; i++)
         pen__calls_take(&c->waiting, calls[i]);
     c->shards[server->shard].n_sent += rc == 0 ? n : 0;
@@ -409,19 +403,18 @@ static int send_samples(pen__courier *c, pen__request *request, pen__server *ser
 /* One request for a shard with something to send; false if there is nothing more to do now. */
 static bool send_one(pen__courier *c, int shard, int64_t now)
 {
-    int n_all, n_ready = count_ready(c, shard, now), n_room = count_room(c, shard, now, &n_all);
+    int n_all, n_ready, n_room = pen__pick_room(&c->picker, shard, now, &n_all);
     int n_sent = c->shards[shard].n_sent;
-    pen__server *server = n_ready > 0 ? pen__server_choose(c->servers, c->route.url.n_servers,
-                                                           shard, now, REQUESTS_PER_SERVER)
-                                      : NULL;
+    pen__server *server = pen__pick_server(&c->picker, shard, now, &n_ready);
     pen__request *request = server ? free_request(c) : NULL;
     if (!request || (n_sent > 0 && n_ready < (n_ready + n_sent) / n_all))
         return false;
-    int rc = !server->is_checked ? pen__request_check(request, &c->target, server)
-             : server->wanted    ? pen__request_put(request, &c->target, server)
-                                 : send_samples(c, request, server, n_ready, n_room, now);
+    int rc = !server->is_checked
+                 ? pen__request_check(request, &c->target, server, c->route.max_description[shard])
+             : server->wanted ? pen__request_put(request, &c->target, server)
+                              : send_samples(c, request, server, n_ready, n_room, now);
     if (rc == 0 && curl_multi_add_handle(c->multi, request->easy) != CURLM_OK) {
-        take_back(c, request, false, NULL);
+        take_back(c, request, false);
         rc = PEN_ENOMEM;
     }
     if (rc)
@@ -447,12 +440,12 @@ static bool take_in(pen__courier *c)
     return goes_on;
 }
 
-static int count_sent(const pen__courier *c)
+static bool is_idle(const pen__courier *c)
 {
-    int n = 0;
+    int n = c->waiting.n;
     for (int i = 0; i < c->route.url.n_shards; i++)
         n += c->shards[i].n_sent;
-    return n;
+    return n == 0;
 }
 
 static void work(void *ctx, int index)
@@ -472,8 +465,7 @@ static void work(void *ctx, int index)
         for (int shard = 0; shard < c->route.url.n_shards; shard++)
             while (send_one(c, shard, now))
                 ;
-        bool is_idle = c->waiting.n + count_sent(c) == 0;
-        curl_multi_poll(c->multi, NULL, 0, is_idle ? IDLE_MS : TICK_MS, NULL);
+        curl_multi_poll(c->multi, NULL, 0, is_idle(c) ? IDLE_MS : TICK_MS, NULL);
     }
 }
 
@@ -507,6 +499,7 @@ void pen__courier_free(pen__courier *c)
     if (c->multi)
         curl_multi_cleanup(c->multi);
     pen__http_fini(&c->http);
+    pthread_condattr_destroy(&c->monotonic);
     pthread_mutex_destroy(&c->lock);
     pen__free(c);
 }
@@ -516,12 +509,14 @@ static void set_servers(pen__courier *c)
     const pen__remote_url *url = &c->route.url;
     for (int i = 0; i < url->n_servers; i++) {
         pen__server *server = &c->servers[i];
-        snprintf(server->label, sizeof server->label, "%s", url->servers[i].label);
+        memcpy(server->label, url->servers[i].label, sizeof server->label);
         server->shard = url->servers[i].shard;
         server->is_checked = c->route.is_checked[i];
+        c->shards[server->shard].servers |= UINT64_C(1) << i;
     }
     for (int i = 0; i < url->n_shards; i++)
         c->shards[i].hash = c->route.hashes[i];
+    c->picker = (pen__picker){&c->waiting, c->servers, url->n_servers, REQUESTS_PER_SERVER};
 }
 
 int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *http,
@@ -534,6 +529,8 @@ int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     }
     pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_init(&c->monotonic);
+    pthread_condattr_setclock(&c->monotonic, CLOCK_MONOTONIC);
     c->pid = getpid();
     c->http = *http;
     *http = (pen__http){0};
@@ -579,6 +576,28 @@ static int start(pen__courier *c, pen_error *err)
     return rc ? pen__fail(err, rc, -1, "cannot start a thread for remote samples") : 0;
 }
 
+/* With the lock held, wait until the thread lets the call go; the caller may look up now and then.
+ * False: it wants no more. */
+static bool wait_for(pen__courier *c, pen__call *call)
+{
+    bool goes_on = true;
+    while (!call->is_done) {
+        if (!call->waiting || !goes_on) {
+            pthread_cond_wait(&call->done, &c->lock);
+            continue;
+        }
+        const int64_t ns = pen__now_ns() + LOOK_UP_MS * ms_ns;
+        struct timespec until = {ns / 1000000000, ns % 1000000000};
+        if (pthread_cond_timedwait(&call->done, &c->lock, &until) != ETIMEDOUT)
+            continue;
+        pthread_mutex_unlock(&c->lock);
+        goes_on = call->waiting(call->waiting_ctx) == 0;
+        atomic_store_explicit(&call->is_unwanted, !goes_on, memory_order_relaxed);
+        pthread_mutex_lock(&c->lock);
+    }
+    return goes_on;
+}
+
 int64_t pen__courier_bring(pen__courier *c, pen__call *call, pen_error *err)
 {
     if (c->pid != getpid())
@@ -586,21 +605,23 @@ int64_t pen__courier_bring(pen__courier *c, pen__call *call, pen_error *err)
                          "this remote dataset was opened before a fork: its connections are the "
                          "parent's; open it again here");
     call->asked_ns = pen__now_ns();
-    pthread_cond_init(&call->done, NULL);
+    pthread_cond_init(&call->done, &c->monotonic);
     pthread_mutex_lock(&c->lock);
     int rc = start(c, err);
+    bool is_wanted = true;
     if (rc == 0) {
         bool is_first = !c->incoming.first;
         pen__calls_put(&c->incoming, call, NULL);
         if (is_first)
             curl_multi_wakeup(c->multi);
-        while (!call->is_done)
-            pthread_cond_wait(&call->done, &c->lock);
+        is_wanted = wait_for(c, call);
     }
     pthread_mutex_unlock(&c->lock);
     pthread_cond_destroy(&call->done);
     if (rc)
         return rc;
+    if (!is_wanted) /* though it may have come */
+        return pen__fail(err, PEN_ECANCELED, -1, "cancelled");
     if (call->result < 0 && err)
         *err = call->err;
     return call->result;

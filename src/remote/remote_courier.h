@@ -18,6 +18,7 @@ typedef struct pen__route {
     pen__remote_url url;
     bool is_checked[PEN__REMOTE_MAX_SERVERS];               /* holds the right dataset, for sure */
     char hashes[PEN__REMOTE_MAX_SERVERS][PEN__DIGEST_TEXT]; /* of each shard */
+    size_t max_description[PEN__REMOTE_MAX_SERVERS];        /* of each shard, in bytes */
 } pen__route;
 
 /* `http` is taken over, also on failure.  PEN_ENOMEM. */
@@ -29,8 +30,8 @@ size_t pen__courier_bytes(const pen__courier *courier);
 void pen__courier_free(pen__courier *courier);
 
 /* Bring a sample: fill the first part of `call`, the rest zero.  Blocks.  Returns the length of the
- * parcel; PEN_ECANCELED, PEN_EFORK in a forked child, PEN_EIO when time was up or a server said no,
- * or the fault of the data that the server found. */
+ * parcel; PEN_ECANCELED, PEN_EFORK in a forked child, PEN_EIO when time was up or all servers said
+ * no, whatever they said. */
 int64_t pen__courier_bring(pen__courier *courier, pen__call *call, pen_error *err);
 
 /* Cores that servers say samples for this pipeline may use there; NaN: not known.  Any thread. */

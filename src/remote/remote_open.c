@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "remote/remote_blame.h"
 #include "remote/remote_part.h"
 #include "telemetry/limits.h"
 
@@ -16,6 +17,8 @@ enum {
     MAX_PAUSE_MS = 1000,
     SLICE_MS = 10,
     MEMORY_PART = 4, /* of the memory there is, the most that manifests take */
+    /* A server that comes back describes itself in about as many bytes as it, or another, did. */
+    SPARE_DESCRIPTION = 4096,
 };
 
 typedef struct opening {
@@ -133,6 +136,8 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen_error *
     int rc = describe(o, server, &other, err);
     if (rc == 0 && *first < 0) {
         *part = other;
+        o->route->max_description[o->route->url.servers[server].shard] =
+            2 * o->body.len + SPARE_DESCRIPTION;
         other = (pen__part){0};
         *first = server;
     } else if (rc == 0) {
@@ -147,14 +152,16 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen_error *
 static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
 {
     const pen__remote_url *url = &o->route->url;
-    int first = -1, n_silent = 0;
+    int first = -1, n_silent = 0, n_all = 0;
+    for (int i = 0; i < url->n_servers; i++)
+        n_all += url->servers[i].shard == shard;
     pen_error silence = {0}, reason = {0};
     for (int i = 0; i < url->n_servers; i++) {
         if (url->servers[i].shard != shard)
             continue;
         int rc = meet(o, i, part, &first, &reason);
         if (rc == PEN_EIO) { /* it may come back */
-            silence = reason;
+            pen__blame_add(silence.text, sizeof silence.text, n_all, reason.text);
             n_silent++;
         } else if (rc) {
             if (err)
@@ -162,12 +169,12 @@ static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
             return rc;
         }
     }
-    if (first < 0 && err) {
-        *err = silence;
-        if (n_silent > 1)
-            pen__fail_prefix(err, "none of %d replicas answers", n_silent);
-    }
-    return first < 0 ? silence.code : first;
+    if (first >= 0)
+        return first;
+    pen__fail(err, PEN_EIO, -1, "%s", silence.text);
+    if (n_silent > 1)
+        pen__fail_prefix(err, "none of %d replicas answers", n_silent);
+    return PEN_EIO;
 }
 
 /* A page, from `server` or, where that fails, from one replica after the other. */

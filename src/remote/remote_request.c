@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "engine/parcel.h"
-#include "remote/remote_part.h"
 #include "source/grow.h"
 #include "source/names.h"
 
@@ -96,7 +95,7 @@ static int check_parcel(const pen__call *call, size_t len, pen_error *err)
     return 0;
 }
 
-/* The words of an error frame, one line; the code is one that callers may get. */
+/* The words of an error frame, one line. */
 static void take_error(pen__call *call, const pen__frame *frame)
 {
     size_t len = frame->len < sizeof call->err.text ? frame->len : sizeof call->err.text - 1;
@@ -104,6 +103,13 @@ static void take_error(pen__call *call, const pen__frame *frame)
     pen__show(&shown, call->err.text, len);
     pen__fail(&call->err, frame->status, -1, "%s",
               len > 0 ? shown.text : pen_error_message(frame->status));
+}
+
+/* Would the same server say the same of the sample again?  No memory and a disk's fault may pass.
+ */
+static bool is_for_good(int status)
+{
+    return status != PEN_ENOMEM && status != PEN_EIO && status != PEN_ECANCELED;
 }
 
 static int end_frame(void *ctx, const pen__frame *frame, bool is_intact, pen_error *err)
@@ -116,18 +122,19 @@ static int end_frame(void *ctx, const pen__frame *frame, bool is_intact, pen_err
     if (!call)
         return 0;
     const pen__request_owner *owner = request->owner;
+    const bool says_no = is_intact && frame->status != 0;
     int rc = is_intact ? 0 : wrong(&call->err, "the checksum of a sample differs");
-    if (is_intact && frame->status != 0) {
+    if (says_no)
         take_error(call, frame);
-        rc = frame->status;
-    } else if (is_intact) {
+    else if (rc == 0)
         rc = check_parcel(call, frame->len, &call->err);
-    }
-    bool is_final = rc == 0 || (is_intact && frame->status != 0 && pen_error_is_data(rc));
-    if (is_final)
-        call->result = rc ? rc : (int64_t)frame->len;
     call->node_ns = (int64_t)frame->cpu_us * 1000;
-    (is_final ? owner->answered : owner->returned)(owner->ctx, call);
+    if (says_no || rc) {
+        owner->returned(owner->ctx, call, request->server, says_no && is_for_good(frame->status));
+    } else {
+        call->result = (int64_t)frame->len;
+        owner->answered(owner->ctx, call);
+    }
     return 0;
 }
 
@@ -140,12 +147,14 @@ int pen__request_feed(pen__request *request, const uint8_t *bytes, size_t n)
 
 /* ---- what libcurl calls ---- */
 
-/* Keep the beginning of an answer that is no frames. */
+/* Keep the beginning of an answer that is no frames; false: that is enough, or there is no
+ * memory. */
 static bool keep(pen__request *request, const char *bytes, size_t n)
 {
     pen__text *answer = &request->answer;
     size_t room = request->answer_cap - answer->len;
-    if (n > room)
+    request->is_cut = n > room;
+    if (request->is_cut)
         n = room;
     char *data = pen__grow(answer->data, &answer->cap, answer->len + n + 1, 1);
     if (!data)
@@ -154,7 +163,7 @@ static bool keep(pen__request *request, const char *bytes, size_t n)
     answer->data = data;
     answer->len += n;
     data[answer->len] = '\0';
-    return true;
+    return !request->is_cut;
 }
 
 static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
@@ -162,6 +171,7 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
     (void)one;
     pen__request *request = ctx;
     request->moved_ns = pen__now_ns();
+    request->n_bytes += (int64_t)n;
     if (request->status == 0)
         curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &request->status);
     if (request->kind != PEN__REQUEST_SAMPLES || request->status != 200)
@@ -190,14 +200,16 @@ static int begin(pen__request *request, const pen__target *target, pen__server *
     request->server = server;
     request->kind = kind;
     request->n_items = request->n_open = 0;
+    request->pipeline[0] = '\0';
     request->status = 0;
     request->cores = NAN;
-    request->moved_ns = pen__now_ns();
+    request->began_ns = request->moved_ns = pen__now_ns();
+    request->n_bytes = 0;
     request->frames = (pen__frames){0};
     request->fault = (pen_error){0};
     request->body.len = request->answer.len = 0;
-    request->body.failed = false;
-    request->answer_cap = kind == PEN__REQUEST_CHECK ? PEN__PART_MAX_DESCRIPTION : MAX_COMPLAINT;
+    request->body.failed = request->is_cut = false;
+    request->answer_cap = MAX_COMPLAINT;
     curl_easy_reset(request->easy); /* connections stay */
     return pen__http_prepare(target->http, request->easy, request->reason);
 }
@@ -225,11 +237,18 @@ static int set_body(pen__request *request, const char *body, size_t len)
                : PEN_ENOMEM;
 }
 
-int pen__request_check(pen__request *request, const pen__target *target, pen__server *server)
+static void set_pipeline(pen__request *request, const pen_pipeline *pipe)
+{
+    snprintf(request->pipeline, sizeof request->pipeline, "%s", pen_pipeline_hash(pipe));
+}
+
+int pen__request_check(pen__request *request, const pen__target *target, pen__server *server,
+                       size_t max_bytes)
 {
     int rc = begin(request, target, server, PEN__REQUEST_CHECK);
     if (rc)
         return rc;
+    request->answer_cap = max_bytes;
     snprintf(request->url, sizeof request->url, "%s://%s/v1/data/%s", target->scheme, server->label,
              target->name);
     return set_common(request);
@@ -241,8 +260,9 @@ int pen__request_put(pen__request *request, const pen__target *target, pen__serv
     if (rc)
         return rc;
     const char *text = pen_pipeline_describe(server->wanted);
+    set_pipeline(request, server->wanted);
     snprintf(request->url, sizeof request->url, "%s://%s/v1/pipelines/%s", target->scheme,
-             server->label, pen_pipeline_hash(server->wanted));
+             server->label, request->pipeline);
     pen__text_add(&request->body, "%s", text); /* the pipeline may go before the request does */
     if (request->body.failed || set_common(request) != 0 ||
         set_body(request, request->body.data, request->body.len) != 0 ||
@@ -279,7 +299,8 @@ int pen__request_samples(pen__request *request, const pen__target *target, pen__
     int rc = begin(request, target, server, PEN__REQUEST_SAMPLES);
     if (rc)
         return rc;
-    request->has_pipeline = has_pipeline;
+    if (has_pipeline)
+        set_pipeline(request, calls[0]->pipe);
     snprintf(request->url, sizeof request->url, "%s://%s/v1/data/%s/samples", target->scheme,
              server->label, target->name);
     request->job = pen__told_job(target->owner, calls[0]->pipe);
@@ -291,6 +312,27 @@ int pen__request_samples(pen__request *request, const pen__target *target, pen__
         request->items[i] = (pen__item){.call = calls[i], .id = calls[i]->id};
     request->n_items = request->n_open = n;
     return 0;
+}
+
+pen__pace pen__request_pace(const pen__request *request, int64_t now_ns)
+{
+    const double seconds = (double)(now_ns - request->began_ns + 1) / 1e9;
+    const int n_whole =
+        request->n_items - request->n_open - !pen__frames_is_between(&request->frames);
+    return (pen__pace){(double)request->n_bytes / seconds, n_whole / seconds};
+}
+
+bool pen__request_is_stuck(const pen__request *request, const pen__http *http, int64_t now_ns,
+                           char *cause, size_t cause_cap)
+{
+    const int64_t limit_ns = http->timeout_ns / 2; /* for what is a short question */
+    if (now_ns - request->moved_ns > http->stall_ns)
+        snprintf(cause, cause_cap, "no byte for %.1f s", (double)http->stall_ns / 1e9);
+    else if (request->kind != PEN__REQUEST_SAMPLES && now_ns - request->began_ns > limit_ns)
+        snprintf(cause, cause_cap, "half an answer in %.1f s", (double)limit_ns / 1e9);
+    else
+        return false;
+    return true;
 }
 
 void pen__request_forget(pen__request *request, const pen__call *call)
@@ -305,6 +347,11 @@ void pen__request_forget(pen__request *request, const pen__call *call)
 static pen__outcome judge_check(const pen__request *request, const char *hash, char *cause,
                                 size_t cause_cap)
 {
+    if (request->is_cut) {
+        snprintf(cause, cause_cap, "what it says of its dataset is longer than %zu bytes",
+                 request->answer_cap);
+        return PEN__OUTCOME_FAILED;
+    }
     json_t *root =
         json_loadb(request->answer.data ? request->answer.data : "", request->answer.len, 0, NULL);
     const char *theirs = json_string_value(json_object_get(root, "hash"));
@@ -335,8 +382,8 @@ static pen__outcome judge_status(const pen__request *request, char *cause, size_
     pen__http_explain_status(status, request->answer.data, request->answer.len, cause, cause_cap);
     if (request->kind == PEN__REQUEST_PUT && status == 422)
         return PEN__OUTCOME_REFUSES_PIPELINE;
-    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && request->has_pipeline &&
-        !request->server->has_put)
+    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && *request->pipeline &&
+        !pen__server_has_put(request->server, request->pipeline))
         return PEN__OUTCOME_LACKS_PIPELINE;
     bool may_change = status >= 500 || status < 400 || status == 404 || status == 408 ||
                       status == 409 || status == 429;
@@ -352,7 +399,7 @@ pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char
         snprintf(cause, cause_cap, "%s", request->fault.text);
         return PEN__OUTCOME_FAILED;
     }
-    if (code != CURLE_OK) {
+    if (code != CURLE_OK && !request->is_cut) {
         pen__http_explain(request->easy, code, request->reason, cause, cause_cap);
         return PEN__OUTCOME_FAILED;
     }

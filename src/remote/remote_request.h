@@ -32,8 +32,9 @@ typedef enum pen__outcome {
 /* Who gets the calls back.  Both are called while the request is under way. */
 typedef struct pen__request_owner {
     void (*answered)(void *ctx, pen__call *call); /* call->result is set */
-    /* The server answered, and the answer is no good: call->err says why.  Ask again. */
-    void (*returned)(void *ctx, pen__call *call);
+    /* The server answered, and the answer is no good: call->err says why.  Ask again, or, if
+     * is_final, not this server. */
+    void (*returned)(void *ctx, pen__call *call, const pen__server *server, bool is_final);
     void *ctx;
 } pen__request_owner;
 
@@ -49,18 +50,20 @@ typedef struct pen__request {
     pen__request_kind kind;
     const pen__request_owner *owner;
     bool is_busy;
-    bool has_pipeline;
-    uint64_t job;        /* of the samples */
-    double cores;        /* that the server says it may use; NaN: it did not say */
-    int n_items, n_open; /* open: without an answer */
+    uint64_t job;                    /* of the samples */
+    double cores;                    /* that the server says it may use; NaN: it did not say */
+    char pipeline[PEN__DIGEST_TEXT]; /* hash of the one it is about; "": none */
+    int n_items, n_open;             /* open: without an answer */
     pen__item items[PEN__REQUEST_ITEMS];
-    int64_t moved_ns; /* when a byte came last */
+    int64_t began_ns, moved_ns; /* moved: when a byte came last */
+    int64_t n_bytes;            /* that came */
     long status;
     pen__frames frames;
     pen_error fault;   /* of the answer's contents */
     pen__text body;    /* what is sent */
     pen__text answer;  /* what comes, unless it is frames */
-    size_t answer_cap; /* the rest is dropped */
+    size_t answer_cap; /* where it is cut off, and the transfer with it */
+    bool is_cut;
     char url[PEN__REQUEST_URL];
     char reason[CURL_ERROR_SIZE];
 } pen__request;
@@ -75,8 +78,10 @@ typedef struct pen__target {
     uint64_t owner;     /* a number for who asks, to tell its jobs by */
 } pen__target;
 
-/* Each prepares request->easy for the server.  PEN_ENOMEM: nothing has happened. */
-int pen__request_check(pen__request *request, const pen__target *target, pen__server *server);
+/* Each prepares request->easy for the server.  PEN_ENOMEM: nothing has happened.  max_bytes: how
+ * long a description may be. */
+int pen__request_check(pen__request *request, const pen__target *target, pen__server *server,
+                       size_t max_bytes);
 int pen__request_put(pen__request *request, const pen__target *target, pen__server *server);
 /* The calls, 1 to PEN__REQUEST_ITEMS, must agree in whether they have a pipeline and, if so, in
  * pipeline and seed.  hash: of the dataset.  On success they are the request's. */
@@ -90,6 +95,13 @@ int pen__request_feed(pen__request *request, const uint8_t *bytes, size_t n);
  * wants to be asked again, or -1. */
 pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char *hash, char *cause,
                                 size_t cause_cap, int64_t *again_ns);
+
+/* How fast it brings its samples, or brought them. */
+pen__pace pen__request_pace(const pen__request *request, int64_t now_ns);
+
+/* Is there no use in waiting for it, as too little came for too long?  Then `cause` says so. */
+bool pen__request_is_stuck(const pen__request *request, const pen__http *http, int64_t now_ns,
+                           char *cause, size_t cause_cap);
 
 /* The call leaves, whatever still comes for it. */
 void pen__request_forget(pen__request *request, const pen__call *call);

@@ -2,61 +2,160 @@
 #include "remote/remote_server.h"
 
 #include <stdio.h>
+#include <string.h>
 
-enum { FIRST_PAUSE_MS = 50, MAX_DOUBLINGS = 16 };
+enum {
+    FIRST_PAUSE_MS = 50,
+    FIRST_REST_MS = 1000,
+    MAX_REST_MS = 300 * 1000,
+    REST_FACTOR = 4, /* what a try cost, times this, is the next rest */
+    MAX_DOUBLINGS = 16,
+    LAG = 8,
+};
+
+static const int64_t ms_ns = 1000000;
+
+static int64_t doubled(int64_t ns, int n_tries, int64_t longest_ns)
+{
+    int doublings = n_tries < 1 ? 0 : n_tries - 1;
+    for (int i = 0; i < doublings && i < MAX_DOUBLINGS && ns < longest_ns; i++)
+        ns *= 2;
+    return ns < longest_ns ? ns : longest_ns;
+}
 
 int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance)
 {
-    int doublings = n_tries < 1 ? 0 : n_tries - 1;
-    if (doublings > MAX_DOUBLINGS)
-        doublings = MAX_DOUBLINGS;
-    int64_t longest = ((int64_t)FIRST_PAUSE_MS * 1000000) << doublings;
-    if (longest > max_pause_ns)
-        longest = max_pause_ns;
+    int64_t longest = doubled(FIRST_PAUSE_MS * ms_ns, n_tries, max_pause_ns);
     return (int64_t)((double)longest * ((double)chance / 4294967296.0));
 }
 
-void pen__server_failed(pen__server *server, int64_t now_ns, int64_t again_ns, int64_t max_pause_ns,
-                        uint32_t chance, const char *cause)
+/* Jitter is in the time at which it failed. */
+static int64_t rest_ns(int n_faults, int64_t took_ns)
 {
-    if (again_ns < 0) { /* it may come back with other data, or as another version */
-        server->is_checked = false;
-        server->has_put = false;
-        server->refuses_pipeline = false;
-    }
-    server->n_faults++;
-    server->aside_until_ns =
-        now_ns + (again_ns >= 0 ? again_ns : pen__pause_ns(server->n_faults, max_pause_ns, chance));
-    snprintf(server->cause, sizeof server->cause, "%s", cause);
+    int64_t first = REST_FACTOR * took_ns;
+    if (first < FIRST_REST_MS * ms_ns)
+        first = FIRST_REST_MS * ms_ns;
+    return doubled(first, n_faults, MAX_REST_MS * ms_ns);
 }
 
-void pen__server_did(pen__server *server)
+void pen__server_failed(pen__server *server, const pen__fault *fault)
 {
+    int64_t pause = fault->again_ns, rest = fault->again_ns;
+    if (fault->again_ns < 0) { /* it may come back with other data, or as another version */
+        server->is_checked = false;
+        server->n_noted = 0;
+        server->n_faults++;
+        pause = pen__pause_ns(server->n_faults, fault->max_pause_ns, fault->chance);
+        rest = rest_ns(server->n_faults, fault->took_ns);
+    }
+    server->aside_until_ns = fault->now_ns + pause;
+    server->rest_until_ns = fault->now_ns + rest;
+    snprintf(server->cause, sizeof server->cause, "%s", fault->cause);
+}
+
+/* ---- pipelines ---- */
+
+static int find(const pen__server *server, const char *hash)
+{
+    int n = server->n_noted < PEN__SERVER_PIPELINES ? server->n_noted : PEN__SERVER_PIPELINES;
+    for (int i = 0; i < n; i++)
+        if (strcmp(server->pipelines[i].hash, hash) == 0)
+            return i;
+    return -1;
+}
+
+void pen__server_note(pen__server *server, const char *hash, bool is_put, bool is_refused)
+{
+    int at = find(server, hash);
+    if (at < 0)
+        at = server->n_noted++ % PEN__SERVER_PIPELINES;
+    pen__server_pipeline *known = &server->pipelines[at];
+    snprintf(known->hash, sizeof known->hash, "%s", hash);
+    known->is_put = is_put;
+    known->is_refused = is_refused;
+}
+
+bool pen__server_refuses(const pen__server *server, const char *hash)
+{
+    int at = find(server, hash);
+    return at >= 0 && server->pipelines[at].is_refused;
+}
+
+bool pen__server_has_put(const pen__server *server, const char *hash)
+{
+    int at = find(server, hash);
+    return at >= 0 && server->pipelines[at].is_put;
+}
+
+void pen__server_did(pen__server *server, const char *pipeline)
+{
+    int at = find(server, pipeline);
+    if (at >= 0)
+        server->pipelines[at].is_put = false;
     server->n_faults = 0;
-    server->has_put = false;
     server->cause[0] = '\0';
 }
+
+/* ---- choosing ---- */
 
 int pen__server_room(const pen__server *server, int64_t now_ns, int cap)
 {
     if (now_ns < server->aside_until_ns)
         return 0;
-    if (!server->is_checked || server->wanted)
+    if (!server->is_checked || server->wanted || server->n_faults > 0)
         cap = 1;
     return server->n_busy < cap ? cap - server->n_busy : 0;
 }
 
-pen__server *pen__server_choose(pen__server *servers, int n, int shard, int64_t now_ns, int cap)
+static bool is_reliable(const pen__server *server)
+{
+    return server->is_checked && server->n_faults == 0;
+}
+
+static bool has_reliable(const pen__server *servers, int n, int shard, int64_t now_ns,
+                         uint64_t left_out)
+{
+    for (int i = 0; i < n; i++)
+        if (servers[i].shard == shard && !(left_out >> i & 1) && is_reliable(&servers[i]) &&
+            now_ns >= servers[i].aside_until_ns)
+            return true;
+    return false;
+}
+
+static bool is_better(const pen__server *a, const pen__server *b)
+{
+    if (is_reliable(a) != is_reliable(b))
+        return is_reliable(a);
+    if (a->is_checked != b->is_checked)
+        return a->is_checked;
+    return a->n_busy < b->n_busy;
+}
+
+pen__server *pen__server_choose(pen__server *servers, int n, int shard, int64_t now_ns, int cap,
+                                uint64_t left_out)
 {
     pen__server *best = NULL;
+    const bool may_rest = has_reliable(servers, n, shard, now_ns, left_out);
     for (int i = 0; i < n; i++) {
         pen__server *server = &servers[i];
-        if (server->shard != shard || pen__server_room(server, now_ns, cap) == 0)
+        if (server->shard != shard || left_out >> i & 1 ||
+            pen__server_room(server, now_ns, cap) == 0)
             continue;
-        /* one that works before one that has to prove it, then the least busy */
-        if (!best || server->is_checked > best->is_checked ||
-            (server->is_checked == best->is_checked && server->n_busy < best->n_busy))
+        if (may_rest && server->n_faults > 0 && now_ns < server->rest_until_ns)
+            continue;
+        if (!best || is_better(server, best))
             best = server;
     }
     return best;
+}
+
+bool pen__server_lags(const pen__server *servers, int n, const pen__server *server, pen__pace pace)
+{
+    for (int i = 0; i < n; i++) {
+        const pen__server *other = &servers[i];
+        if (other != server && other->shard == server->shard && is_reliable(other) &&
+            other->pace.bytes > LAG * pace.bytes && other->pace.samples > LAG * pace.samples)
+            return true;
+    }
+    return false;
 }

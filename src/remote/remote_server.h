@@ -3,7 +3,11 @@
  * A server that failed is put aside for a random part of a time that doubles with each failure in
  * a row (full jitter, so that many clients do not come back at the same moment), or for as long as
  * it asked for.  One that failed is then asked what it holds before it is trusted with samples: it
- * may have been started over other data.
+ * may have been started over other data.  After that it gets one sample at a time until one came.
+ *
+ * Where others of the shard do their work, one that failed rests much longer than that: four times
+ * what the failure cost, and twice as long each time.  So a server that fails at whatever it is
+ * asked, or brings bytes far too slowly, costs next to nothing, and is found out to be well again.
  *
  * No clocks in here: the time is an argument.
  */
@@ -12,38 +16,70 @@
 
 #include <penstock/pipeline.h>
 
+#include "base/digest.h"
 #include "remote/remote_url.h"
 
-enum { PEN__SERVER_CAUSE = 352 };
+enum { PEN__SERVER_CAUSE = 352, PEN__SERVER_PIPELINES = 8 };
+
+/* What is known of a pipeline at a server. */
+typedef struct pen__server_pipeline {
+    char hash[PEN__DIGEST_TEXT];
+    bool is_refused; /* another version: only stored files come from there */
+    bool is_put;     /* it was told, and no samples came since */
+} pen__server_pipeline;
+
+/* How fast a request brings what was asked for. */
+typedef struct pen__pace {
+    double bytes, samples; /* a second; 0: unknown */
+} pen__pace;
 
 typedef struct pen__server {
     char label[PEN__REMOTE_LABEL];
     int shard;
-    bool is_checked;       /* it holds the right dataset */
-    bool refuses_pipeline; /* another version: only stored files come from there */
-    bool has_put;          /* a pipeline, and no samples came since */
-    pen_pipeline *wanted;  /* the pipeline it lacks; referenced, or NULL */
-    int n_busy;            /* requests under way */
-    int n_faults;          /* in a row */
+    bool is_checked;      /* it holds the right dataset */
+    pen_pipeline *wanted; /* the pipeline it lacks; referenced, or NULL */
+    int n_busy;           /* requests under way */
+    int n_faults;         /* in a row; with some it is not relied on */
     int64_t aside_until_ns;
+    int64_t rest_until_ns;         /* while others of the shard do their work */
     char cause[PEN__SERVER_CAUSE]; /* of the last failure; "" if there was none */
+    pen__pace pace;                /* of the last request */
+    pen__server_pipeline pipelines[PEN__SERVER_PIPELINES];
+    int n_noted; /* so far: the oldest gives way, and is simply found out again */
 } pen__server;
 
-/* Put it aside.  again_ns: how long it asked for, -1 if it did not; `chance`: 32 random bits;
- * max_pause_ns: the longest pause that is not its own wish. */
-void pen__server_failed(pen__server *server, int64_t now_ns, int64_t again_ns, int64_t max_pause_ns,
-                        uint32_t chance, const char *cause);
-/* It did what it was asked. */
-void pen__server_did(pen__server *server);
+typedef struct pen__fault {
+    int64_t now_ns, took_ns;
+    int64_t again_ns;     /* how long it asked for, -1 if it did not */
+    int64_t max_pause_ns; /* the longest pause that is not its own wish */
+    uint32_t chance;      /* 32 random bits */
+    const char *cause;
+} pen__fault;
+
+/* Put it aside. */
+void pen__server_failed(pen__server *server, const pen__fault *fault);
+/* It sent the samples it was asked for, made with this pipeline ("": as stored). */
+void pen__server_did(pen__server *server, const char *pipeline);
+
+void pen__server_note(pen__server *server, const char *pipeline, bool is_put, bool is_refused);
+bool pen__server_refuses(const pen__server *server, const char *pipeline);
+bool pen__server_has_put(const pen__server *server, const char *pipeline);
 
 /* A pause before try number `n_tries` (1: the first repetition): full jitter. */
 int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance);
 
 /* How many more requests it may get now, of at most `cap` at once: one for a server that has to be
- * asked what it holds, or to be given a pipeline, first. */
+ * asked what it holds, to be given a pipeline, or to show that it works, first. */
 int pen__server_room(const pen__server *server, int64_t now_ns, int cap);
 
-/* Of those of a shard that have room, the one with the least to do; NULL if there is none. */
-pen__server *pen__server_choose(pen__server *servers, int n, int shard, int64_t now_ns, int cap);
+/* Of those of a shard that have room, the best: one that works before one that has to prove it,
+ * then the one with the least to do; NULL if there is none.  left_out: 1 << number of those that
+ * are not asked. */
+pen__server *pen__server_choose(pen__server *servers, int n, int shard, int64_t now_ns, int cap,
+                                uint64_t left_out);
+
+/* Does a request to `server` go so slowly that another of the shard, which works, would have done
+ * it several times over? */
+bool pen__server_lags(const pen__server *servers, int n, const pen__server *server, pen__pace pace);
 
 #endif

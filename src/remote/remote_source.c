@@ -70,6 +70,11 @@ static int remote_read(const pen_dataset *ds, const pen__entry *entry, uint32_t 
     call.head = head;
     call.choice.forms = 1U << PEN__FORM_RAW;
     int64_t n = pen__courier_bring(state->courier, &call, err);
+    if (n == PEN_EIO) {
+        char key[PEN_KEY_MAX];
+        pen__index_path(&ds->index, entry, pen__index_key_part(&ds->index, entry), key);
+        pen__fail_prefix(err, "sample '%.200s'", key);
+    }
     return n < 0 ? (int)n : 0;
 }
 

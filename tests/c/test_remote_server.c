@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "remote/remote_server.h"
 
@@ -26,25 +27,64 @@ static void pauses_grow_are_random_and_have_a_limit(void **state)
     assert_in_range(pen__pause_ns(3, 10 * MS, UINT32_MAX), 9 * MS, 10 * MS);
 }
 
+static void fail_at(pen__server *server, int64_t now_ns, int64_t took_ns, int64_t again_ns,
+                    const char *cause)
+{
+    const pen__fault fault = {.now_ns = now_ns,
+                              .took_ns = took_ns,
+                              .again_ns = again_ns,
+                              .max_pause_ns = 2000 * MS,
+                              .chance = UINT32_MAX,
+                              .cause = cause};
+    pen__server_failed(server, &fault);
+}
+
 static void a_server_that_failed_is_put_aside_and_has_to_be_checked(void **state)
 {
     (void)state;
-    pen__server server = {.is_checked = true, .refuses_pipeline = true, .has_put = true};
+    pen__server server = {.is_checked = true};
+    pen__server_note(&server, "a", true, true);
     assert_int_equal(pen__server_room(&server, 0, CAP), CAP);
-    pen__server_failed(&server, 1000 * MS, -1, 2000 * MS, UINT32_MAX, "it broke");
+    fail_at(&server, 1000 * MS, 0, -1, "it broke");
     assert_int_equal(pen__server_room(&server, 1001 * MS, CAP), 0);
     assert_int_equal(pen__server_room(&server, 1051 * MS, CAP), 1); /* for the question, only */
-    assert_false(server.is_checked || server.refuses_pipeline || server.has_put);
+    assert_false(server.is_checked || pen__server_refuses(&server, "a") ||
+                 pen__server_has_put(&server, "a"));
     assert_string_equal(server.cause, "it broke");
-    pen__server_failed(&server, 1051 * MS, -1, 2000 * MS, UINT32_MAX, "again");
+    fail_at(&server, 1051 * MS, 0, -1, "again");
     assert_int_equal(pen__server_room(&server, 1110 * MS, CAP), 0); /* twice as long */
     server.is_checked = true;
-    pen__server_did(&server);
+    assert_int_equal(pen__server_room(&server, 1200 * MS, CAP),
+                     1); /* it has to show that it works */
+    pen__server_did(&server, "");
     assert_int_equal(server.n_faults, 0);
     assert_string_equal(server.cause, "");
-    pen__server_failed(&server, 2000 * MS, 5000 * MS, 2000 * MS, 0, "busy"); /* its own wish */
+    fail_at(&server, 2000 * MS, 0, 5000 * MS, "busy"); /* its own wish */
     assert_int_equal(pen__server_room(&server, 6999 * MS, CAP), 0);
     assert_int_equal(pen__server_room(&server, 7000 * MS, CAP), CAP);
+}
+
+static void each_pipeline_has_a_story_of_its_own(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    pen__server_note(&server, "a", false, true);
+    pen__server_note(&server, "b", true, false);
+    assert_true(pen__server_refuses(&server, "a") && !pen__server_has_put(&server, "a"));
+    assert_true(!pen__server_refuses(&server, "b") && pen__server_has_put(&server, "b"));
+    assert_false(pen__server_refuses(&server, "c") || pen__server_has_put(&server, "c"));
+    pen__server_did(&server, "c"); /* no news of b */
+    pen__server_did(&server, "");
+    assert_true(pen__server_has_put(&server, "b"));
+    pen__server_did(&server, "b");
+    assert_true(!pen__server_has_put(&server, "b") && pen__server_refuses(&server, "a"));
+    char hash[8];
+    for (int i = 0; i < 1000; i++) { /* many, and the last ones are remembered */
+        snprintf(hash, sizeof hash, "%d", i);
+        pen__server_note(&server, hash, false, true);
+        assert_true(pen__server_refuses(&server, hash));
+    }
+    assert_true(pen__server_refuses(&server, "998") && !pen__server_refuses(&server, "a"));
 }
 
 static void the_least_busy_of_those_that_work_is_chosen(void **state)
@@ -56,16 +96,60 @@ static void the_least_busy_of_those_that_work_is_chosen(void **state)
         {.shard = 0, .is_checked = true, .n_busy = 1},
         {.shard = 0},
     };
-    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP), &servers[2]);
-    assert_ptr_equal(pen__server_choose(servers, 4, 1, 0, CAP), &servers[1]);
-    assert_null(pen__server_choose(servers, 4, 2, 0, CAP));
+    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP, 0), &servers[2]);
+    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP, 1 << 2), &servers[0]);
+    assert_ptr_equal(pen__server_choose(servers, 4, 1, 0, CAP, 0), &servers[1]);
+    assert_null(pen__server_choose(servers, 4, 2, 0, CAP, 0));
     servers[2].n_busy = CAP;
-    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP), &servers[0]);
+    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP, 0), &servers[0]);
     servers[0].aside_until_ns = 10;
-    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP), &servers[3]);
+    assert_ptr_equal(pen__server_choose(servers, 4, 0, 0, CAP, 0), &servers[3]);
     servers[3].n_busy = 1; /* the question is under way */
-    assert_null(pen__server_choose(servers, 4, 0, 0, CAP));
-    assert_ptr_equal(pen__server_choose(servers, 4, 0, 10, CAP), &servers[0]);
+    assert_null(pen__server_choose(servers, 4, 0, 0, CAP, 0));
+    assert_ptr_equal(pen__server_choose(servers, 4, 0, 10, CAP, 0), &servers[0]);
+}
+
+static void who_fails_rests_while_others_work(void **state)
+{
+    (void)state;
+    pen__server servers[2] = {{.is_checked = true}, {.is_checked = true, .n_busy = CAP}};
+    pen__server *bad = &servers[0], *good = &servers[1];
+    fail_at(bad, 0, 0, -1, "500");
+    bad->is_checked = true;
+    assert_null(
+        pen__server_choose(servers, 2, 0, 900 * MS, CAP, 0)); /* the other is busy, and well */
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 900 * MS, CAP, 2), bad); /* and will not */
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 1001 * MS, CAP, 0), bad);
+    good->n_busy = CAP - 1; /* one that works first, however busy */
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 1001 * MS, CAP, 0), good);
+    good->n_busy = CAP;
+    fail_at(bad, 2000 * MS, 10000 * MS, -1, "slow"); /* four times ten seconds, and twice that */
+    bad->is_checked = true;
+    assert_null(pen__server_choose(servers, 2, 0, 81000 * MS, CAP, 0));
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 82001 * MS, CAP, 0), bad);
+    for (int i = 0; i < 40; i++)
+        fail_at(bad, 82001 * MS, 10000 * MS, -1, "slow");
+    bad->is_checked = true;
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 382002 * MS, CAP, 0), bad); /* 5 minutes */
+    fail_at(good, 100000 * MS, 0, -1, "gone");
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 100000 * MS, CAP, 0), bad); /* at once */
+}
+
+static void who_brings_far_less_than_others_lags(void **state)
+{
+    (void)state;
+    pen__server servers[3] = {{.is_checked = true}, {.is_checked = true}, {.shard = 1}};
+    const pen__pace slow = {1000, 1};
+    assert_false(pen__server_lags(servers, 3, &servers[0], slow)); /* of others nothing is known */
+    servers[1].pace = (pen__pace){9000, 9};
+    assert_true(pen__server_lags(servers, 3, &servers[0], slow));
+    assert_false(pen__server_lags(servers, 3, &servers[1], slow)); /* it is the only one it knows */
+    assert_false(pen__server_lags(servers, 3, &servers[2], slow)); /* another shard */
+    assert_false(
+        pen__server_lags(servers, 3, &servers[0], (pen__pace){2000, 0}));        /* a large file */
+    assert_false(pen__server_lags(servers, 3, &servers[0], (pen__pace){10, 2})); /* small ones */
+    servers[1].n_faults = 1;
+    assert_false(pen__server_lags(servers, 3, &servers[0], slow)); /* nobody to go to */
 }
 
 int main(void)
@@ -73,7 +157,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_grow_are_random_and_have_a_limit),
         cmocka_unit_test(a_server_that_failed_is_put_aside_and_has_to_be_checked),
+        cmocka_unit_test(each_pipeline_has_a_story_of_its_own),
         cmocka_unit_test(the_least_busy_of_those_that_work_is_chosen),
+        cmocka_unit_test(who_fails_rests_while_others_work),
+        cmocka_unit_test(who_brings_far_less_than_others_lags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

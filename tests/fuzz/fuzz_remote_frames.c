@@ -24,9 +24,9 @@ static void on_answer(void *ctx, pen__call *call)
         abort();
 }
 
-static void on_return(void *ctx, pen__call *call)
+static void on_return(void *ctx, pen__call *call, const pen__server *server, bool is_final)
 {
-    (void)ctx;
+    (void)ctx, (void)server, (void)is_final;
     if (++n_answers[call->id] > 1 || call->err.code == 0)
         abort();
 }

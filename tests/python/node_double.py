@@ -159,13 +159,16 @@ class Handler(BaseHTTPRequestHandler):
 
     # ---- what may be done with frames ----
 
+    def send_chunk(self, chunk: bytes) -> None:
+        self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+
     def send_chunks(self, chunks: list[bytes], is_whole: bool = True) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "application/vnd.penstock.frames")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for chunk in chunks:
-            self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
+            self.send_chunk(chunk)
         if is_whole:
             self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
@@ -264,6 +267,18 @@ def fail_a_read(handler: Handler, frames: list[bytes]) -> None:
     handler.send_chunks([frame(0, sample, -4, b"the disk is unwell"), *frames[1:]])
 
 
+def decline(status: int) -> Callable[[Handler, list[bytes]], None]:
+    """Say of all samples that they cannot be had."""
+
+    def say_no(handler: Handler, frames: list[bytes]) -> None:
+        ids = [struct.unpack_from("<Q", sent, 8)[0] for sent in frames]
+        handler.send_chunks(
+            [frame(i, sample, status, b"there is none") for i, sample in enumerate(ids)]
+        )
+
+    return say_no
+
+
 def send_a_strange_status(handler: Handler, frames: list[bytes]) -> None:
     (sample,) = struct.unpack_from("<Q", frames[0], 8)
     handler.send_chunks([frame(0, sample, 7, b"?"), *frames[1:]])
@@ -276,12 +291,24 @@ def stall(handler: Handler, frames: list[bytes]) -> None:
     handler.close_connection = True
 
 
+def trickle(handler: Handler, frames: list[bytes]) -> None:
+    """Bytes all the time, and next to nothing."""
+    handler.send_chunks([frames[0][:40]], is_whole=False)
+    while not handler.node.released.wait(0.05):
+        handler.send_chunk(b"x")
+    handler.close_connection = True
+
+
 def be_overloaded(handler: Handler, _: list[bytes]) -> None:
     handler.refuse(503, "too much to do", Retry_After="0")
 
 
 def be_limited(handler: Handler, _: list[bytes]) -> None:
     handler.refuse(429, "too many requests", Retry_After="1")
+
+
+def be_private(handler: Handler, _: list[bytes]) -> None:
+    handler.refuse(403, "not for you")
 
 
 def be_broken(handler: Handler, _: list[bytes]) -> None:

@@ -254,6 +254,95 @@ def test_replicas_with_different_data_are_refused(tmp_path, folder):
         assert second.address in str(caught.value)
 
 
+@pytest.mark.parametrize("how", ["token", "samples"])
+def test_a_replica_that_refuses_is_routed_around(how, folder, stream):
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        dataset = penstock.Dataset(f"penstock://{first.address},{second.address}/pictures")
+        if how == "token":
+            first.token = "changed"
+        else:
+            first.misbehave = node_double.be_private
+        assert stream(dataset, epochs=3) == stream(folder, epochs=3)
+        assert ("POST", "/v1/data/pictures/samples") in first.seen
+        second.stop()
+        if how == "samples":
+            first.misbehave = node_double.behave  # and is asked when it is needed again
+            assert stream(dataset) == stream(folder)
+
+
+def test_when_all_replicas_refuse_each_is_named_with_its_reason(folder, plain_ops):
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        dataset = penstock.Dataset(f"penstock://{first.address},{second.address}/pictures")
+        first.token, second.misbehave = "changed", node_double.be_private
+        begin = time.monotonic()
+        with pytest.raises(penstock.InputOutputError) as caught:
+            list(penstock.Loader(dataset, plain_ops, 4))
+        assert time.monotonic() - begin < 15  # of 30
+        assert f"{first.address} answers 401, wrong token" in str(caught.value)
+        assert f"{second.address} answers 403, not for you" in str(caught.value)
+
+
+def test_time_that_runs_out_is_blamed_on_each_replica(folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        dataset = penstock.Dataset(f"penstock://{first.address},{second.address}/pictures")
+        first.misbehave = node_double.be_private
+        second.stop()
+        with pytest.raises(penstock.InputOutputError, match="sample 'ant/") as caught:
+            dataset.read(0)
+        assert f"{first.address} answers 403, not for you" in str(caught.value)
+        assert f"{second.address}: connection refused" in str(caught.value)
+
+
+@pytest.mark.parametrize("misdeed", [node_double.be_broken, node_double.trickle])
+def test_a_replica_that_is_no_use_is_routed_around(misdeed, folder, stream, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "12")  # slow is what others do in a second
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        dataset = penstock.Dataset(f"penstock://{first.address},{second.address}/pictures")
+        assert stream(dataset) == stream(folder)
+        first.misbehave = misdeed
+        first.orders.clear()
+        assert stream(dataset, epochs=4) == stream(folder, epochs=4)
+        assert sum(len(order["items"]) for order in first.orders) < 2 * N
+
+
+@pytest.mark.parametrize("status", [-2, -5, -11, -13])
+def test_a_sample_that_a_server_cannot_send_is_asked_for_elsewhere(status, folder, stream):
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        dataset = penstock.Dataset(f"penstock://{first.address},{second.address}/pictures")
+        first.misbehave = node_double.decline(status)
+        assert stream(dataset, epochs=2) == stream(folder, epochs=2)
+        assert first.n_posts
+
+
+@pytest.mark.parametrize("status", [-2, -5, -11, -13])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_sample_that_nobody_can_send_is_an_error_at_once(status, on_error, node, plain_ops):
+    dataset = penstock.Dataset(node.url("pictures"))
+    node.misbehave = node_double.decline(status)
+    with pytest.raises(penstock.InputOutputError, match="sample 'ant/0000'") as caught:
+        list(penstock.Loader(dataset, plain_ops, 4, num_workers=1, on_error=on_error))
+    assert str(caught.value).endswith(f": {node.address} cannot send it: there is none")
+    with pytest.raises(penstock.InputOutputError, match="sample 'ant/") as caught:
+        dataset.read(1)
+    assert str(caught.value).endswith(f": {node.address} cannot send it: there is none")
+    asked = [item[0] for order in node.orders for item in order["items"]]
+    assert len(asked) == len(set(asked))  # nothing was asked for twice
+
+
+def test_a_pipeline_that_is_refused_says_nothing_of_others(node, folder, plain_ops, ops, digests):
+    dataset = penstock.Dataset(node.url("pictures"))
+    options = {"policy": "fixed", "offload": "auto"}
+    node.refuses_pipelines = True
+    list(penstock.Loader(dataset, ops, 4, **options))
+    assert all(order["pipeline"] is None for order in node.orders)
+    node.refuses_pipelines = False
+    node.orders.clear()
+    found = digests(penstock.Loader(dataset, plain_ops, 4, **options))
+    assert found == digests(penstock.Loader(folder, plain_ops, 4))
+    assert all(order["pipeline"] for order in node.orders)
+
+
 def test_a_server_that_comes_back_with_other_data_is_not_believed(
     tmp_path, folder, monkeypatch, plain_ops
 ):
@@ -271,6 +360,15 @@ def test_a_server_that_comes_back_with_other_data_is_not_believed(
         with pytest.raises(penstock.InputOutputError, match="another") as caught:
             remote.read(1)
         assert str(caught.value).isprintable()
+
+
+def test_a_server_that_comes_back_and_does_not_stop_talking_is_not_heard_out(node, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
+    remote = penstock.Dataset(node.url("pictures"))
+    node.lies = {"unknown": "x" * 100000}
+    node.misbehave = node_double.reset_at_once
+    with pytest.raises(penstock.InputOutputError, match="says of its dataset is longer than"):
+        remote.read(1)
 
 
 # ---- faults ----
@@ -377,7 +475,7 @@ def test_a_server_that_is_gone_is_waited_for_and_then_an_error(node, monkeypatch
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
     remote = penstock.Dataset(node.url("pictures"))
     node.stop()
-    with pytest.raises(penstock.InputOutputError, match=r"no answer from .*: connection refused"):
+    with pytest.raises(penstock.InputOutputError, match=r"no answer in .*: connection refused"):
         remote.read(3)
     node.start()
 
@@ -450,8 +548,11 @@ def test_what_cannot_be_opened_is_said_clearly(node, folder):
         penstock.Dataset(refused)
     with pytest.raises(penstock.NotFoundError, match="has no dataset 'other'"):
         penstock.Dataset(node.url("other"))
-    with pytest.raises(penstock.InputOutputError, match="none of 2 replicas answers"):
-        penstock.Dataset(refused.replace("/x", ",127.0.0.1:1/x"))
+    both = refused.replace("/x", ",127.0.0.1:1/x")
+    with pytest.raises(penstock.InputOutputError, match="none of 2 replicas answers") as caught:
+        penstock.Dataset(both)
+    for address in both.removeprefix("penstock://").removesuffix("/x").split(","):
+        assert f"cannot ask {address} for 'x': connection refused" in str(caught.value)
     for url in ("penstock://", "penstock://host", "penstock:///name", "penstock://h:0/n"):
         with pytest.raises(penstock.InvalidError, match="penstock://HOST"):
             penstock.Dataset(url)
@@ -482,8 +583,10 @@ def test_a_wrong_token_is_said_clearly(folder, monkeypatch, tmp_path):
         ({"hash": "0" * 32}, "the manifest gives the dataset hash"),
         ({"hash": "x"}, "has no hash"),
         ({"count": 10**12}, "number of samples"),
+        ({"count": 2**30}, "number of samples"),
         ({"count": N + 1}, "other samples"),
         ({"page": 0}, "samples a page"),
+        ({"page": 2**17}, "samples a page"),
         ({"bytes": 1}, "the manifest gives"),
         ({"classes": ["ant", "ant"]}, "names a class twice"),
         ({"classes": ["ant"]}, "fewer classes"),

@@ -1,0 +1,86 @@
+/* test_remote_pick.c - who is asked for what, with a clock that the test turns. */
+#include "testing.h"
+
+#include <string.h>
+
+#include "remote/remote_pick.h"
+
+enum { CAP = 4, N_CALLS = 6 };
+
+static pen__server servers[2];
+static pen__call calls[N_CALLS];
+static pen__calls waiting;
+static const pen__picker picker = {&waiting, servers, 2, CAP};
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(servers, 0, sizeof servers);
+    servers[0].is_checked = servers[1].is_checked = true;
+    waiting = (pen__calls){0};
+    for (int i = 0; i < N_CALLS; i++) {
+        calls[i] = (pen__call){.id = (uint32_t)i};
+        pen__calls_put(&waiting, &calls[i], NULL);
+    }
+    return 0;
+}
+
+static void the_oldest_go_together(void **state)
+{
+    (void)state;
+    pen__call *out[N_CALLS];
+    int n_ready, n_all;
+    assert_ptr_equal(pen__pick_server(&picker, 0, 0, &n_ready), &servers[0]);
+    assert_int_equal(n_ready, N_CALLS);
+    assert_int_equal(pen__pick_room(&picker, 0, 0, &n_all), 2 * CAP);
+    calls[1].not_before_ns = 10;
+    calls[2].n_tries = 3; /* it travels alone */
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 3), 3);
+    assert_true(out[0] == &calls[0] && out[1] == &calls[3] && out[2] == &calls[4]);
+    calls[0].shard = 1;
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 3), 1);
+    assert_ptr_equal(out[0], &calls[2]);
+}
+
+static void nobody_is_asked_for_what_he_refused(void **state)
+{
+    (void)state;
+    pen__call *out[N_CALLS];
+    int n_ready;
+    servers[1].n_busy = 1;
+    for (int i = 0; i < N_CALLS; i++)
+        calls[i].refused_by = 1;
+    assert_ptr_equal(pen__pick_server(&picker, 0, 0, &n_ready), &servers[1]);
+    calls[5].refused_by = 2;
+    assert_ptr_equal(pen__pick_server(&picker, 0, 0, &n_ready), &servers[0]);
+    assert_int_equal(n_ready, 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_ptr_equal(out[0], &calls[5]);
+    assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS), 5);
+    for (int i = 0; i < N_CALLS; i++)
+        calls[i].refused_by = 3;
+    assert_null(pen__pick_server(&picker, 0, 0, &n_ready));
+}
+
+static void who_failed_gets_one_sample_that_has_time(void **state)
+{
+    (void)state;
+    pen__call *out[N_CALLS];
+    servers[0].n_faults = 1;
+    calls[5].n_tries = 1;
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_ptr_equal(out[0], &calls[4]);
+    calls[4].refused_by = 1;
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_ptr_equal(out[0], &calls[3]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_oldest_go_together, set_up),
+        cmocka_unit_test_setup(nobody_is_asked_for_what_he_refused, set_up),
+        cmocka_unit_test_setup(who_failed_gets_one_sample_that_has_time, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
