@@ -101,6 +101,12 @@ typedef struct pen_dataset_opts {
     /* Read no file that a link or ".." leads out of the directory to: PEN_EIO names it.  For
      * servers; needs Linux 5.6.  Default false: links are followed. */
     bool is_confined;
+    /* Called now and then while a thread of the program's own waits for a sample of a remote
+     * dataset: in pen_dataset_read, in pen_loader_replay, and in pen_loader_next of a loader
+     * without workers.  Anything but 0 ends the wait: PEN_ECANCELED, in pen_loader_next PEN_AGAIN.
+     * May be NULL; else it is good as long as the dataset is. */
+    int (*waiting)(void *ctx);
+    void *waiting_ctx;
 } pen_dataset_opts;
 
 PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
@@ -155,7 +161,7 @@ PEN_API const char *pen_dataset_class_name(const pen_dataset *ds, int64_t label)
 
 /* Read the image of sample `id` into dst; returns its length.  Short reads and
  * EINTR are retried.  PEN_EIO (also when the file changed its size since it was
- * indexed), PEN_ENOSPC, PEN_EINVAL. */
+ * indexed), PEN_ENOSPC, PEN_EINVAL; remote: PEN_EFORK, PEN_ECANCELED by opts.waiting. */
 PEN_API int64_t pen_dataset_read(const pen_dataset *ds, int64_t id, uint8_t *dst, size_t dst_cap,
                                  pen_error *err);
 /* Length of another field of the sample, or PEN_ENOTFOUND. */

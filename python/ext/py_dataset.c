@@ -18,14 +18,21 @@ pen_dataset *py_dataset_get(py_state *state, PyObject *object)
 
 /* ---- opening ---- */
 
-/* Called without Python's lock while a long index is built: Ctrl-C ends it. */
-static int check_signals(void *ctx, int64_t done, int64_t total)
+/* Called without Python's lock where something may take long: Ctrl-C ends it, and the exception
+ * stays set for whoever gets the lock back. */
+static int check_signals(void *ctx)
 {
-    (void)ctx, (void)done, (void)total;
+    (void)ctx;
     PyGILState_STATE lock = PyGILState_Ensure();
-    int interrupted = PyErr_CheckSignals() != 0; /* the exception stays set for open_dataset */
+    int interrupted = PyErr_CheckSignals() != 0;
     PyGILState_Release(lock);
     return interrupted;
+}
+
+static int check_progress(void *ctx, int64_t done, int64_t total)
+{
+    (void)done, (void)total;
+    return check_signals(ctx);
 }
 
 /* Open with Python's lock released; NULL and an exception on failure. */
@@ -37,7 +44,8 @@ static pen_dataset *open_dataset(py_state *state, const char *path, const char *
     opts.cache_dir = cache_dir;
     opts.use_cache = use_cache;
     opts.allow_outside = allow_outside;
-    opts.progress = check_signals;
+    opts.progress = check_progress;
+    opts.waiting = check_signals;
     pen_dataset *dataset = NULL;
     pen_error err = PY_NO_ERROR;
     int rc;
@@ -99,7 +107,7 @@ static pen_dataset *open_list(py_state *state, const file_list *list)
 {
     pen_dataset_opts opts;
     pen_dataset_opts_init(&opts);
-    opts.progress = check_signals;
+    opts.progress = check_progress;
     pen_dataset *dataset = NULL;
     pen_error err = PY_NO_ERROR;
     int rc;
@@ -244,7 +252,7 @@ static PyObject *read_bytes(PyObject *object, int64_t id, pen_field field, int64
             : pen_dataset_field_read(dataset, id, field, dst, (size_t)length, &err);
     Py_END_ALLOW_THREADS if (rc >= 0) return bytes;
     Py_DECREF(bytes);
-    return py_raise(py_state_of(object), (int)rc, &err);
+    return PyErr_Occurred() ? NULL : py_raise(py_state_of(object), (int)rc, &err);
 }
 
 static PyObject *dataset_read(PyObject *object, PyObject *number)

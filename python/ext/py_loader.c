@@ -216,6 +216,8 @@ static PyObject *loader_next(PyObject *object, PyObject *unused)
         if (PyErr_CheckSignals() < 0 || !usable(object))
             return NULL;
         rc = next_slice(self, &batch, &err);
+        if (PyErr_Occurred()) /* a signal's, while a sample of a remote dataset was waited for */
+            return NULL;
     } while (rc == PEN_AGAIN);
     if (rc == PEN_END)
         Py_RETURN_NONE;
@@ -239,6 +241,8 @@ static PyObject *loader_replay(PyObject *object, PyObject *args)
     self->is_busy = true;
     Py_BEGIN_ALLOW_THREADS rc = pen_loader_replay(loader, epoch, index, &batch, &err);
     Py_END_ALLOW_THREADS self->is_busy = false;
+    if (PyErr_Occurred())
+        return NULL;
     return rc < 0 ? py_raise(py_state_of(object), rc, &err)
                   : py_batch_create(py_state_of(object), batch, self->dataset);
 }

@@ -96,7 +96,7 @@ static int64_t fetch(const pen__carry_env *env, pen__reading *reading, const pen
     pen__foreseen foreseen;
     pen__allow_choose(env->allow, key, len, &foreseen);
     int64_t node_ns = -1; /* not told */
-    const pen__wanted wanted = {env->pipe, *key, foreseen.choice, &node_ns};
+    const pen__wanted wanted = {env->pipe, *key, foreseen.choice, &node_ns, reading->is_callers};
     int64_t n =
         env->ds->source->fetch(env->ds, &wanted, dst, pen__carry_room(env, len), env->cancel, err);
     if (n < 0)

@@ -40,6 +40,7 @@ typedef struct pen__reading {
     _Atomic int64_t bytes, wait_ns;
     _Atomic int64_t node_ns; /* of storage nodes' processors, as they say or as is to be expected */
     int64_t usual_ns;        /* that a sample takes lately; its thread's own */
+    bool is_callers;         /* by a thread of the program's own, which may be told to leave */
 } pen__reading;
 
 /* One thread's tools.  Counters have one writer and any number of readers. */
@@ -69,7 +70,8 @@ void pen__carrier_fini(pen__carrier *carrier);
 size_t pen__carry_room(const pen__carry_env *env, size_t len);
 
 /* Read sample key->sample, whose file has `len` bytes, or fetch its parcel, into dst, which has
- * room for it.  An input/output error is tried again a few times. */
+ * room for it.  An input/output error is tried again a few times.  PEN_ECANCELED: env->cancel, or
+ * the program's own thread was told to leave. */
 int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
                     uint8_t *dst, size_t len, pen_error *err);
 

@@ -71,11 +71,14 @@ static int start(pen_loader *loader, pen_error *err)
 static int take(pen_loader *loader, int64_t timeout_ns, pen_batch **out)
 {
     const int64_t start_ns = pen__now_ns();
-    while (!loader->pool && !pen__window_is_ready(loader->window) &&
-           pen__loader_work_once(loader, atomic_load(&loader->carriers[0])))
-        if (timeout_ns >= 0 && pen__now_ns() - start_ns >= timeout_ns &&
-            !pen__window_is_ready(loader->window))
+    while (!loader->pool && !pen__window_is_ready(loader->window)) {
+        int rc = pen__loader_work_once(loader, atomic_load(&loader->carriers[0]));
+        if (rc == PEN_END)
+            break;
+        bool is_late = timeout_ns >= 0 && pen__now_ns() - start_ns >= timeout_ns;
+        if (rc == PEN_AGAIN || (is_late && !pen__window_is_ready(loader->window)))
             return PEN_AGAIN;
+    }
     void *payload = NULL;
     int rc = pen__window_take(loader->window, timeout_ns, &payload);
     *out = payload;
@@ -240,7 +243,8 @@ static int replay(pen_loader *loader, pen_batch *batch, pen__carrier *carrier, p
     int32_t n = pen__fill_begin(loader, batch, batch->epoch, batch->index,
                                 pen__stream_slots(&loader->stream, batch->index));
     for (int32_t slot = 0; slot < n; slot++)
-        pen__fill_slot(loader, carrier, batch, slot, -1, NULL);
+        if (!pen__fill_slot(loader, carrier, batch, slot, -1, NULL))
+            return pen__fail(err, PEN_ECANCELED, -1, "cancelled");
     return judge(loader, batch, false, err);
 }
 
@@ -268,6 +272,7 @@ int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t index, pen_batc
     if (rc) {
         pen__fail(err, rc, -1, "%s", pen_error_message(rc));
     } else {
+        carrier->reading.is_callers = true;
         batch->epoch = epoch;
         batch->index = index;
         rc = replay(loader, batch, carrier, err);

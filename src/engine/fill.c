@@ -91,7 +91,8 @@ static pen_key key_of(const pen_loader *loader, const pen_batch *batch, const pe
     return key;
 }
 
-static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+/* False: the program's own thread was told to leave, and the slot is as it was. */
+static bool fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
                       int64_t rank, pen__block *file)
 {
     pen__carry_env env = pen__loader_env(loader);
@@ -101,7 +102,7 @@ static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
     /* The batch cannot be delivered any more, and waiting for a lost server takes long. */
     if (atomic_load(&batch->has_failed)) {
         batch->mask[slot] = PEN__SLOT_BAD;
-        return;
+        return true;
     }
     for (int attempt = 0;; attempt++) {
         pen_key key = key_of(loader, batch, &where, attempt);
@@ -111,19 +112,19 @@ static void fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
         batch->mask[slot] = !where.is_repeat;
         int rc = pen__carry(&env, carrier, &key, rank, file, dst, &error);
         if (rc == 0)
-            return;
+            return true;
         batch->mask[slot] = PEN__SLOT_BAD;
-        if (rc == PEN_ECANCELED) /* the batch is about to be thrown away */
-            return;
+        if (rc == PEN_ECANCELED) /* the batch is about to be thrown away, or we come again */
+            return atomic_load(&loader->cancel);
         if (rc == PEN_EIO) /* other errors come again: the first in order is told */
             atomic_store(&batch->has_failed, true);
         if (pen__slab_note_bad(batch, slot, attempt, key.sample, &error) != 0) {
             atomic_store(&batch->lost_a_fault, true);
-            return;
+            return true;
         }
         bool may_replace = loader->opts.on_error == PEN_ON_ERROR_REPLACE && pen_error_is_data(rc);
         if (!may_replace || attempt == MAX_REPLACEMENTS)
-            return;
+            return true;
     }
 }
 
@@ -152,18 +153,20 @@ static void finish(pen_loader *loader, pen__carrier *carrier, pen_batch *batch)
     pen__trace_add(&loader->trace, PEN__TRACE_MIX, t0, t1, batch->index, batch->epoch);
 }
 
-void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+bool pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
                     int64_t rank, pen__block *file)
 {
     pen__block nothing = {0};
-    fill_slot(loader, carrier, batch, slot, rank, file ? file : &nothing);
+    if (!fill_slot(loader, carrier, batch, slot, rank, file ? file : &nothing))
+        return false;
     if (atomic_fetch_sub(&batch->n_unfilled, 1) != 1)
-        return;
+        return true;
     finish(loader, carrier, batch);
     int64_t now = pen__now_ns();
     pen__meter_add(&carrier->batch, now - batch->opened_ns);
     pen__trace_add(&loader->trace, PEN__TRACE_BATCH, batch->opened_ns, now, batch->index,
                    batch->epoch);
+    return true;
 }
 
 static int64_t rank_of(const pen_loader *loader, const pen__claim *claim)
@@ -171,20 +174,33 @@ static int64_t rank_of(const pen_loader *loader, const pen__claim *claim)
     return claim->seq * loader->opts.batch_size + claim->slot;
 }
 
-static void fill_claim(pen_loader *loader, pen__carrier *carrier, const pen__claim *claim)
+static bool fill_claim(pen_loader *loader, pen__carrier *carrier, const pen__claim *claim)
 {
     pen__block file = {claim->cargo, claim->cargo_bytes, 0};
-    pen__fill_slot(loader, carrier, claim->payload, claim->slot, rank_of(loader, claim), &file);
+    if (!pen__fill_slot(loader, carrier, claim->payload, claim->slot, rank_of(loader, claim),
+                        &file))
+        return false;
     pen__window_done(loader->window, claim);
+    return true;
 }
 
-bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier)
+int pen__loader_work_once(pen_loader *loader, pen__carrier *carrier)
 {
-    pen__claim claim;
-    if (pen__window_claim(loader->window, false, &claim) != 0)
-        return false;
-    fill_claim(loader, carrier, &claim);
-    return true;
+    pen__claim claim = loader->left;
+    loader->left = (pen__claim){0};
+    if (!claim.payload && pen__window_claim(loader->window, false, &claim) != 0)
+        return PEN_END;
+    if (fill_claim(loader, carrier, &claim))
+        return 0;
+    loader->left = claim;
+    return PEN_AGAIN;
+}
+
+void pen__loader_drop_left(pen_loader *loader)
+{
+    if (loader->left.payload)
+        pen__window_done(loader->window, &loader->left);
+    loader->left = (pen__claim){0};
 }
 
 void pen__loader_work(void *ctx, int index)

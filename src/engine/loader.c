@@ -159,6 +159,7 @@ int pen__loader_make_carriers(pen_loader *loader, int n)
             pen__free(carrier);
             return PEN_ENOMEM;
         }
+        carrier->reading.is_callers = loader->opts.workers == 0;
         pen__decoder_set_keep(carrier->dec, (size_t)loader->decoder_keep);
         atomic_store(&loader->carriers[i], carrier);
         atomic_store(&loader->n_carriers, i + 1);
@@ -336,6 +337,7 @@ void pen_loader_free(pen_loader *loader)
         pen__window_close(loader->window);
         pen__pool_join(loader->pool);
         pen__pool_join(loader->readers);
+        pen__loader_drop_left(loader);
         pen__window_pause(loader->window, drop_job);
     }
     pen__pool_join(loader->saver);
@@ -395,6 +397,7 @@ int pen_loader_seek(pen_loader *loader, int64_t epoch, int64_t batch, pen_error 
         return 0;
     atomic_store(&loader->cancel, true); /* what is under way is not wanted any more */
     pen__budget_wake(loader->budget);
+    pen__loader_drop_left(loader);
     pen__window_pause(loader->window, drop_job);
     atomic_store(&loader->cancel, false);
     loader->base_epoch = loader->epoch = epoch;

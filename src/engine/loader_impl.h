@@ -88,6 +88,7 @@ struct pen_loader {
     _Atomic int64_t newest_batch; /* the last one begun, counted from epoch 0; -1: none */
 
     int64_t base_epoch, base_batch; /* what job 0 of the window is */
+    pen__claim left;                /* without workers: claimed, and left; payload NULL: nothing */
 
     /* consumer */
     int64_t epoch, batch; /* comes next */
@@ -126,15 +127,19 @@ void pen__loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
                         int32_t n_slots);
 /* Fill one slot; faults are noted in the batch.  Who fills the last one mixes.  `file` is what
- * was read of it before, or NULL. */
-void pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
+ * was read of it before, or NULL.  False: a thread of the program's own was told to leave, and the
+ * slot is not filled. */
+bool pen__fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batch, int32_t slot,
                     int64_t rank, pen__block *file);
 int pen__loader_open_job(void *ctx, int64_t seq, void **payload);
 void pen__loader_work(void *ctx, int index);
 /* Read samples ahead of the workers. */
 void pen__loader_read(void *ctx, int index);
-/* Claim and fill one slot in the caller's thread; false if there was none. */
-bool pen__loader_work_once(pen_loader *loader, pen__carrier *carrier);
+/* Claim and fill one slot in the caller's thread.  0, PEN_END if there was none, PEN_AGAIN: it was
+ * told to leave, and goes on with the slot the next time. */
+int pen__loader_work_once(pen_loader *loader, pen__carrier *carrier);
+/* What it was told to leave is not wanted any more. */
+void pen__loader_drop_left(pen_loader *loader);
 
 /* turn.c: the board as the options say, before anything runs; its end. */
 int pen__board_init(pen_loader *loader);

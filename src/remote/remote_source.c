@@ -10,6 +10,8 @@
 
 typedef struct remote_state {
     pen__courier *courier;
+    int (*waiting)(void *ctx); /* of the options */
+    void *waiting_ctx;
 } remote_state;
 
 static int fill(pen_dataset *ds, const char *spec, pen__route *route, const pen_dataset_opts *opts,
@@ -32,13 +34,16 @@ static int fill(pen_dataset *ds, const char *spec, pen__route *route, const pen_
 static int remote_open(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts,
                        pen_error *err)
 {
-    ds->state = pen__calloc(1, sizeof(remote_state));
+    remote_state *state = ds->state = pen__calloc(1, sizeof(remote_state));
     pen__route *route = pen__calloc(1, sizeof *route);
-    int rc = ds->state && route ? fill(ds, spec, route, opts, err)
-                                : pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    if (state) {
+        state->waiting = opts->waiting;
+        state->waiting_ctx = opts->waiting_ctx;
+    }
+    int rc = state && route ? fill(ds, spec, route, opts, err)
+                            : pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     if (rc == 0)
-        ds->state_bytes =
-            sizeof(remote_state) + pen__courier_bytes(((remote_state *)ds->state)->courier);
+        ds->state_bytes = sizeof *state + pen__courier_bytes(state->courier);
     pen__free(route);
     return rc;
 }
@@ -51,13 +56,17 @@ static void remote_close(pen_dataset *ds)
     pen__free(state);
 }
 
-static pen__call call_for(const pen__entry *entry, uint8_t *dst, size_t cap)
+/* is_callers: who waits may be told by the program to leave. */
+static pen__call call_for(const remote_state *state, const pen__entry *entry, uint8_t *dst,
+                          size_t cap, bool is_callers)
 {
     return (pen__call){.shard = (int)entry->shard,
                        .id = entry->block,
                        .raw_len = entry->length,
                        .dst = dst,
-                       .cap = cap};
+                       .cap = cap,
+                       .waiting = is_callers ? state->waiting : NULL,
+                       .waiting_ctx = state->waiting_ctx};
 }
 
 static int remote_read(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
@@ -66,7 +75,7 @@ static int remote_read(const pen_dataset *ds, const pen__entry *entry, uint32_t 
     (void)block;
     const remote_state *state = ds->state;
     uint8_t head[PEN__PARCEL_HEAD];
-    pen__call call = call_for(entry, dst, len);
+    pen__call call = call_for(state, entry, dst, len, true);
     call.head = head;
     call.choice.forms = 1U << PEN__FORM_RAW;
     int64_t n = pen__courier_bring(state->courier, &call, err);
@@ -86,7 +95,7 @@ static int64_t remote_fetch(const pen_dataset *ds, const pen__wanted *wanted, ui
     if (id < 0 || id >= (int64_t)ds->index.n)
         return pen__fail(err, PEN_EINVAL, -1, "no sample %lld: there are %zu", (long long)id,
                          ds->index.n);
-    pen__call call = call_for(&ds->index.entries[id], dst, dst_cap);
+    pen__call call = call_for(state, &ds->index.entries[id], dst, dst_cap, wanted->is_callers);
     call.pipe = wanted->pipe;
     call.key = wanted->key;
     call.cancel = cancel;

@@ -26,6 +26,7 @@ typedef struct pen__wanted {
     pen_key key;
     pen__choice choice;
     int64_t *node_ns; /* gets what it took the processors of who sends it, if that is told */
+    bool is_callers;  /* the thread is the program's: it may be told to leave (opts.waiting) */
 } pen__wanted;
 
 /* What a parcel's place has beyond the file or, where they are more, the finished pixels. */
@@ -56,7 +57,7 @@ typedef struct pen__source {
      * somebody has done a part of the journey already.  dst_cap is pen__parcel_bound of the file's
      * length, and PEN__SOURCE_PARCEL_ROOM more.  Blocks, until `cancel`, which may be NULL, ends it
      * with PEN_ECANCELED.  Thread-safe.  Returns the bytes written, or PEN_EIO, which is tried
-     * again. NULL: a source that has files. */
+     * again; no error of its is a fault of the data.  NULL: a source that has files. */
     int64_t (*fetch)(const pen_dataset *ds, const pen__wanted *wanted, uint8_t *dst, size_t dst_cap,
                      const atomic_bool *cancel, pen_error *err);
     /* Cores that those who pack say parcels for this pipeline may use; NaN: not known.

@@ -336,6 +336,33 @@ static void a_cancelled_fetch_ends_soon(void **state)
     pen_dataset_unref(ds);
 }
 
+static int leave_the_second_time(void *ctx)
+{
+    return ++*(int *)ctx == 2;
+}
+
+static void who_reads_may_be_told_to_leave(void **state)
+{
+    (void)state;
+    int n_calls = 0;
+    pen_dataset_opts opts = tree_opts(false);
+    opts.waiting = leave_the_second_time;
+    opts.waiting_ctx = &n_calls;
+    pen_dataset *ds = open_ok(address(), &opts);
+    atomic_store(&node.mood, BROKEN);
+    atomic_store(&node.n_moody, INT32_MAX);
+    uint8_t got[4096];
+    pen_error err = {0};
+    assert_int_equal(pen_dataset_read(ds, 5, got, sizeof got, &err), PEN_ECANCELED);
+    assert_int_equal(n_calls, 2);
+    pen__wanted wanted = {.key = {.sample = 5}}; /* not the program's own thread */
+    atomic_store(&node.n_moody, 3);
+    assert_true(ds->source->fetch(ds, &wanted, got, sizeof got, NULL, &err) > 0);
+    assert_int_equal(n_calls, 2);
+    read_is_right(ds, 5);
+    pen_dataset_unref(ds);
+}
+
 static void a_fetch_brings_a_parcel(void **state)
 {
     (void)state;
@@ -479,6 +506,7 @@ int main(void)
         NODE_TEST(a_server_that_goes_is_waited_for),
         NODE_TEST(time_runs_out_with_a_reason),
         NODE_TEST(a_cancelled_fetch_ends_soon),
+        NODE_TEST(who_reads_may_be_told_to_leave),
         NODE_TEST(a_fetch_brings_a_parcel),
         NODE_TEST(what_servers_allow_is_known),
         NODE_TEST(a_child_of_a_fork_is_told_so),

@@ -281,3 +281,54 @@ def test_two_jobs_share_a_node_and_are_told_what_they_may_use(folder, digests, t
     )
     assert float(spent["fair"]) > 0
     assert float(spent["worth"]) > 0
+
+
+# ---- Ctrl-C ----
+
+WAITS = {
+    "loader": """
+loader = penstock.Loader(dataset, [T.Resize((24, 20))], 4, num_workers=0)
+found = iter(loader)
+wait = lambda: next(found)
+""",
+    "read": "wait = lambda: dataset.read(0)",
+    "replay": """
+loader = penstock.Loader(dataset, [T.Resize((24, 20))], 4, num_workers=2)
+wait = lambda: loader.replay(0, 0)
+""",
+}
+
+
+@pytest.mark.parametrize("what", WAITS)
+def test_ctrl_c_ends_the_wait_for_a_paused_server(what, folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "600")
+    server, port = start(0, "--name", "x", folder)
+    program = (
+        "import os, signal, sys, penstock\nfrom penstock import transforms as T\n"
+        f"dataset = penstock.Dataset('penstock://127.0.0.1:{port}/x')\n"
+        + WAITS[what]
+        + f"""
+os.kill({server.pid}, signal.SIGSTOP)
+print("waiting", flush=True)
+try:
+    wait()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+os.kill({server.pid}, signal.SIGCONT)
+if {what == "loader"}:
+    print(sorted(id for batch in found for id in batch.ids) == list(range({N})))
+else:
+    print(wait() is not None)
+"""
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout.readline() == "waiting\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        output, _ = child.communicate(timeout=60)
+    finally:
+        child.kill()
+        end(server)
+    assert output == "interrupted\nTrue\n"
+    assert child.returncode == 0
