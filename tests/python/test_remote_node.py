@@ -3,8 +3,11 @@
 import contextlib
 import json
 import os
+import random
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -14,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import write_folder
 
 import penstock
 from penstock import transforms as T
@@ -172,37 +176,42 @@ def test_shards_of_two_nodes_draw_as_one_dataset(tmp_path, folder, digests):
         assert stream(remote, line, digests) == stream(local, line, digests)
 
 
-def test_the_stream_survives_a_server_that_is_killed_fifty_times(folder, ops, digests):
-    wanted = stream(folder, ops, digests, epochs=3)
-    server, port = start(0, "--name", "x", folder)
+def test_the_stream_survives_a_server_that_is_killed_fifty_times_in_an_epoch(
+    tmp_path, ops, digests
+):
+    """Batch n is taken when the server was killed n times; when, nobody knows."""
+    write_folder(tmp_path / "x", 104)
+    wanted = stream(tmp_path / "x", ops, digests)
+    server, port = start(0, tmp_path / "x")
     is_over = threading.Event()
+    found: list[str] = []
     n_kills = 0
 
     def kill_often():
         nonlocal server, n_kills
-        while not is_over.wait(0.03):
+        while not is_over.wait(0.01):
+            if n_kills > 2 * len(found) + 2:  # so that there is time for something to come
+                continue
             end(server)
-            server, _ = start(port, "--name", "x", folder)
+            server, _ = start(port, tmp_path / "x")
             n_kills += 1
 
+    loader = penstock.Loader(
+        f"penstock://127.0.0.1:{port}/x", ops, 4, shuffle=True, seed=5, num_workers=3
+    )
     killer = threading.Thread(target=kill_often)
     killer.start()
     try:
-        remote = open_patiently(f"penstock://127.0.0.1:{port}/x")
-        while n_kills < 50:
-            assert stream(remote, ops, digests, epochs=3) == wanted
+        for batch in loader:
+            found += digests([batch])
+            while n_kills < 2 * len(found):
+                time.sleep(0.005)
     finally:
         is_over.set()
         killer.join()
         end(server)
-
-
-def open_patiently(url: str) -> penstock.Dataset:
-    for _ in range(100):
-        with contextlib.suppress(penstock.InputOutputError):
-            return penstock.Dataset(url)
-        time.sleep(0.02)
-    return penstock.Dataset(url)
+    assert found == wanted
+    assert n_kills >= 50
 
 
 def test_a_paused_server_is_routed_around(folder, ops, digests, monkeypatch):
@@ -281,6 +290,79 @@ def test_two_jobs_share_a_node_and_are_told_what_they_may_use(folder, digests, t
     )
     assert float(spent["fair"]) > 0
     assert float(spent["worth"]) > 0
+
+
+# ---- a bad line ----
+
+
+class Line:
+    """A way to a server on which connections end and bits flip, at places that a seed chooses.
+    Requests arrive as they are."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        self.to_port, self.chance = port, random.Random(seed)
+        self.misdeeds: list[str] = []  # a line is good until it has some
+        self.n_done = dict.fromkeys(("cut", "reset", "flip"), 0)
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                client, _ = self.listener.accept()
+                threading.Thread(target=self.join_to_server, args=(client,), daemon=True).start()
+
+    def join_to_server(self, client: socket.socket) -> None:
+        with client, socket.create_connection(("127.0.0.1", self.to_port)) as server:
+            requests = threading.Thread(target=self.pump, args=(client, server, False))
+            requests.start()
+            self.pump(server, client, True)
+            requests.join()
+
+    def pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(2048):
+                sink.sendall(self.spoil(piece, sink) if is_answer else piece)
+        for end_of_line in (source, sink):
+            with contextlib.suppress(OSError):
+                end_of_line.shutdown(socket.SHUT_RDWR)
+
+    def spoil(self, piece: bytes, sink: socket.socket) -> bytes:
+        if not self.misdeeds or self.chance.random() > 0.05:
+            return piece
+        misdeed, at = self.chance.choice(self.misdeeds), self.chance.randrange(len(piece))
+        if misdeed == "flip":
+            if piece.startswith(b"HTTP"):  # in a frame, not in an answer's status
+                return piece
+            self.n_done[misdeed] += 1
+            return piece[:at] + bytes([piece[at] ^ 1 << self.chance.randrange(8)]) + piece[at + 1 :]
+        self.n_done[misdeed] += 1
+        sink.sendall(piece[:at])
+        if misdeed == "reset":
+            sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sink.shutdown(socket.SHUT_RD)  # who reads there leaves, and the last one closes it
+        raise ConnectionError
+
+
+@pytest.mark.parametrize("misdeeds", ["cut", "reset", "flip", "cut reset flip"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_stream_survives_a_bad_line(seed, misdeeds, port, folder, ops, digests):
+    line = Line(port, seed)
+    dataset = penstock.Dataset(f"penstock://127.0.0.1:{line.port}/pictures")
+    line.misdeeds = misdeeds.split()
+    wanted = stream(folder, ops, digests, epochs=3)
+    try:
+        for _ in range(20):
+            found = stream(dataset, ops, digests, epochs=3, offload="none", policy="fixed")
+            assert found == wanted
+            if all(line.n_done[misdeed] for misdeed in line.misdeeds):
+                break
+        else:
+            pytest.fail(f"the line was too good: {line.n_done}")
+    finally:
+        line.listener.shutdown(socket.SHUT_RDWR)  # who accepts there leaves
+        line.listener.close()
 
 
 # ---- Ctrl-C ----
