@@ -14,6 +14,7 @@ int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_machine(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_replay(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_top(int argc, char **argv);
@@ -33,7 +34,8 @@ typedef struct cli_open {
     pen_loader *loader;
 } cli_open;
 bool cli_open_dataset(cli_open *open, const char *spec);
-bool cli_open_loader(cli_open *open, const cli_stream *stream);
+bool cli_open_pipeline(cli_open *open, const cli_stream *stream);
+bool cli_open_loader(cli_open *open, const cli_stream *stream); /* and its pipeline */
 void cli_close(cli_open *open);
 
 /* Parse a whole number in [min, max]; complains and returns false otherwise. */

@@ -124,15 +124,24 @@ static int make_pipeline(pen_pipeline **out, const char *name, pen_error *err)
     return pen_pipeline_create(out, ops, 4, PEN_DTYPE_AUTO, PEN_LAYOUT_NCHW, err);
 }
 
+bool cli_open_pipeline(cli_open *open, const cli_stream *stream)
+{
+    pen_error err;
+    if (make_pipeline(&open->pipe, stream->ops, &err) == 0)
+        return true;
+    cli_complain("%s", err.text);
+    return false;
+}
+
 bool cli_open_loader(cli_open *open, const cli_stream *stream)
 {
     pen_error err;
-    if (make_pipeline(&open->pipe, stream->ops, &err) != 0 ||
-        pen_loader_create(&open->loader, open->ds, open->pipe, &stream->loader, &err) != 0) {
-        cli_complain("%s", err.text);
+    if (!cli_open_pipeline(open, stream))
         return false;
-    }
-    return true;
+    if (pen_loader_create(&open->loader, open->ds, open->pipe, &stream->loader, &err) == 0)
+        return true;
+    cli_complain("%s", err.text);
+    return false;
 }
 
 void cli_close(cli_open *open)

@@ -19,6 +19,7 @@
  *   telemetry.h what the machine under the loader is doing
  *   offload.h   how much of a sample's journey a storage node makes
  *   node.h      a storage node: datasets for loaders on other machines
+ *   profile.h   what samples weigh after each operation
  */
 #ifndef PENSTOCK_PENSTOCK_H
 #define PENSTOCK_PENSTOCK_H
@@ -38,6 +39,7 @@
 #include <penstock/order.h>
 #include <penstock/pipeline.h>
 #include <penstock/policy.h>
+#include <penstock/profile.h>
 #include <penstock/stats.h>
 #include <penstock/telemetry.h>
 #include <penstock/trace.h>

@@ -1,0 +1,180 @@
+"""`penstock profile`: its figures, what it writes, and how it refuses."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import picture
+
+COMMAND = Path(sys.executable).with_name("penstock")
+N = 12
+SHAPE = (224, 224, 3)
+
+
+def penstock(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [str(COMMAND), *map(str, arguments)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == code, run.stderr
+    return run
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """JPEG files of all sizes, and one PNG file."""
+    root = tmp_path_factory.mktemp("photos")
+    for number in range(N):
+        out = io.BytesIO()
+        image = picture(number, 150 + 70 * number, 120 + 50 * number)
+        image.save(out, "PNG" if number == 5 else "JPEG", quality=90)
+        extension = "png" if number == 5 else "jpg"
+        (root / f"{number:02}.{extension}").write_bytes(out.getvalue())
+    return root
+
+
+@pytest.fixture(scope="module")
+def told(photos: Path) -> dict:
+    return json.loads(penstock("profile", photos, "--json", "-", "--seed", 3).stdout)
+
+
+def column(told: dict, after: str, form: str, key: str = "bytes") -> list:
+    at = [(point["after"], point["form"]) for point in told["points"]].index((after, form))
+    return [sample[key][at] for sample in told["samples"]]
+
+
+def test_every_sample_is_measured_once(told: dict, photos: Path) -> None:
+    assert (told["count"], told["measured"], told["failed"]) == (N, N, 0)
+    assert sorted(sample["id"] for sample in told["samples"]) == list(range(N))
+    sizes = [file.stat().st_size for file in sorted(photos.iterdir())]
+    files = column(told, "", "file")
+    assert [files[i] for i in np.argsort([s["id"] for s in told["samples"]])] == sizes
+
+
+def test_pixels_and_tensors_have_the_size_of_the_crop(told: dict) -> None:
+    for after in ("RandomResizedCrop", "RandomHorizontalFlip"):
+        assert set(column(told, after, "pixels")) == {np.prod(SHAPE)}
+    assert set(column(told, "Normalize", "tensor")) == {4 * np.prod(SHAPE)}
+    cut = column(told, "", "JPEG cut")
+    assert cut.count(None) == 1  # of the PNG file
+    assert all(cpu > 0 for cpu in column(told, "Normalize", "tensor", "cpu_s"))
+
+
+def test_rows_and_totals_follow_from_the_samples(told: dict) -> None:
+    for i, point in enumerate(told["points"]):
+        values = [sample["bytes"][i] for sample in told["samples"]]
+        values = [value for value in values if value is not None]
+        assert point["samples"] == len(values)
+        quantiles = np.percentile(values, [10, 50, 90])
+        assert [point["p10"], point["p50"], point["p90"]] == pytest.approx(quantiles)
+    files = column(told, "", "file")
+    decoded = column(told, "Decode", "pixels")
+    sophon = sum(
+        min(size, window, np.prod(SHAPE)) for size, window in zip(files, decoded, strict=True)
+    )
+    totals = {name: total["bytes"] for name, total in told["totals"].items()}
+    assert totals["files"] == sum(files)
+    assert totals["sophon"] == sophon
+    assert totals["smallest"] == sum(sample["sent_bytes"] for sample in told["samples"])
+    assert totals["smallest"] < totals["sophon"] < totals["files"]
+    assert told["totals"]["files"]["cpu_s"] == 0
+
+
+def test_shares_and_bins_count_every_sample(told: dict) -> None:
+    smallest = [min(b for b in s["bytes"] if b is not None) for s in told["samples"]]
+    shrinking = sum(a < b for a, b in zip(smallest, column(told, "", "file"), strict=True))
+    assert told["shrinking"] == shrinking
+    assert sum(point["smallest"] for point in told["points"]) == N
+    bins = told["saved_per_cpu_s"]
+    assert sum(bin["samples"] for bin in bins) + told["saves_nothing"] == N
+    saved = told["totals"]["files"]["bytes"] - told["totals"]["smallest"]["bytes"]
+    assert sum(bin["bytes"] for bin in bins) == pytest.approx(saved)
+
+
+def test_bytes_depend_on_the_seed_alone(told: dict, photos: Path) -> None:
+    def bytes_of(seed: int) -> list:
+        again = json.loads(penstock("profile", photos, "--json", "-", "--seed", seed).stdout)
+        return [(s["id"], s["bytes"], s["sent_bytes"]) for s in again["samples"]]
+
+    assert bytes_of(3) == [(s["id"], s["bytes"], s["sent_bytes"]) for s in told["samples"]]
+    assert bytes_of(4) != bytes_of(3)
+
+
+def test_the_table_is_for_a_person(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "profile.json"
+    run = penstock("profile", photos, "--samples", 7, "--json", out)
+    assert f"7 of {N} samples, imagenet-train" in run.stdout
+    for text in ("JPEG cut", "RandomResizedCrop", "coded pixels", "SOPHON's rule", "#", "p90"):
+        assert text in run.stdout
+    assert run.stderr == ""  # no progress bar where nobody sees it
+    assert json.loads(out.read_text())["measured"] == 7
+
+
+def test_a_resize_and_its_crop_are_one_row(photos: Path) -> None:
+    run = penstock("profile", photos, "--ops", "imagenet-val", "--samples", 3)
+    assert "CenterCrop" in run.stdout and "\nResize" not in run.stdout
+
+
+def test_the_picture_is_svg(photos: Path, tmp_path: Path) -> None:
+    plot = tmp_path / "profile.svg"
+    penstock("profile", photos, "--plot", plot)
+    root = ElementTree.parse(plot).getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    assert root.tag == f"{space}svg"
+    texts = [element.text for element in root.iter(f"{space}text")]
+    assert "RandomResizedCrop coded pixels" in texts
+    assert f"{N} of {N} samples, imagenet-train: sizes on the way to a tensor" in texts
+    width = float(root.get("width"))
+    boxes = list(root.iter(f"{space}rect"))
+    assert len(boxes) > 20
+    for box in boxes:
+        x, w = float(box.get("x")), float(box.get("width"))
+        assert 0 <= x <= x + w <= width
+
+
+def test_what_cannot_be_decoded_is_left_out_and_told(spoiled: Path, tmp_path: Path) -> None:
+    run = penstock("profile", spoiled, "--json", "-")
+    told = json.loads(run.stdout)
+    assert told["failed"] == 2 and told["measured"] == told["count"] - 2
+    assert "2 of 23 samples cannot be decoded" in run.stderr
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "a.jpg").write_bytes(b"no picture at all")
+    run = penstock("profile", tmp_path / "none", code=1)
+    assert run.stdout == "" and "no sample can be decoded" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--samples", "0"), "from 1 to"),
+        (("--samples", "many"), "from 1 to"),
+        (("--plot", "a.png"), "FILE.svg"),
+        (("--ops", "mine"), "imagenet-train or imagenet-val"),
+        (("--seed", "-1"), "2^64-1"),
+        (("more",), "one DATASET"),
+    ],
+)
+def test_wrong_use_is_told(arguments: tuple[str, ...], said: str) -> None:
+    run = penstock("profile", "x", *arguments, code=2)
+    assert run.stdout == "" and said in run.stderr
+
+
+def test_what_cannot_be_written_is_an_error(photos: Path, tmp_path: Path) -> None:
+    for option in ("--json", "--plot"):
+        path = tmp_path / "none" / "profile.svg"
+        run = penstock("profile", photos, "--samples", 1, option, path, code=1)
+        assert f"cannot write {path}" in run.stderr
+    if os.path.exists("/dev/full"):
+        run = penstock("profile", photos, "--samples", 1, "--json", "/dev/full", code=1)
+        assert "cannot write" in run.stderr
+
+
+def test_help_names_every_option() -> None:
+    run = penstock("profile", "--help")
+    for option in ("--ops", "--samples", "--seed", "--json", "--plot"):
+        assert option in run.stdout
+    assert "profile" in penstock("--help").stdout
