@@ -71,7 +71,8 @@ typedef struct pen_loader_opts {
     int32_t n_mixes;         /* default 0: none, and labels stay numbers */
     int32_t num_classes;     /* of mixed labels; every label must be below */
     int32_t use_index; /* default 1: keep in the cache directory where parts of JPEG files begin,
-                          which makes later epochs quicker and changes no pixel.  0: do not.
+                          which makes later epochs quicker and changes no pixel; of remote
+                          datasets, what was learned of their samples.  0: do not.
                           PENSTOCK_INDEX=off in the environment does the same */
     int64_t index_max_bytes;       /* of that file; 0: 4 % of the dataset, at most 4 GiB */
     const pen_knob_policy *policy; /* who turns the knobs; default NULL: nobody.  policy.h */
@@ -152,6 +153,11 @@ PEN_API int pen_loader_replay(pen_loader *loader, int64_t epoch, int64_t batch, 
 /* What mixes a batch (opts.mixes), without making it.  PEN_EINVAL if nothing does. */
 PEN_API int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch,
                                 pen_mix_params *out, pen_error *err);
+
+/* What went wrong and training goes on without, such as a disk that is too full to keep what was
+ * learned of a remote dataset: a line in dst, cut off where it does not fit, and each but once.
+ * Returns its length; 0: nothing. */
+PEN_API int64_t pen_loader_warning(pen_loader *loader, char *dst, size_t dst_cap);
 
 /* Where the time went, summed over threads since creation. */
 typedef struct pen_loader_stats {

@@ -204,6 +204,15 @@ static int next_slice(py_loader *self, pen_batch **batch, pen_error *err)
     return rc;
 }
 
+/* -1: somebody has made errors of warnings. */
+static int pass_on_warning(pen_loader *loader)
+{
+    char text[512];
+    return pen_loader_warning(loader, text, sizeof text) > 0
+               ? PyErr_WarnEx(PyExc_RuntimeWarning, text, 1)
+               : 0;
+}
+
 /* next() -> Batch, or None at the end of an epoch */
 static PyObject *loader_next(PyObject *object, PyObject *unused)
 {
@@ -219,6 +228,8 @@ static PyObject *loader_next(PyObject *object, PyObject *unused)
         if (PyErr_Occurred()) /* a signal's, while a sample of a remote dataset was waited for */
             return NULL;
     } while (rc == PEN_AGAIN);
+    if (rc == PEN_END && pass_on_warning(self->loader) < 0)
+        return NULL;
     if (rc == PEN_END)
         Py_RETURN_NONE;
     return rc < 0 ? py_raise(py_state_of(object), rc, &err)

@@ -203,7 +203,8 @@ class Loader(Engine):
     dtype          of the images; by default float32 after ToTensor, else uint8
     layout         "NCHW" or "NHWC"
     cache_dir      where indexes of tars and JPEG files are kept (see the guide for the default)
-    index          keep where parts of JPEG files begin, which makes later epochs quicker
+    index          keep where parts of JPEG files begin, which makes later epochs quicker; of a
+                   penstock:// dataset, what was learned of its samples
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 #include "engine/allow.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,13 @@
 #include "engine/pipeline.h"
 #include "source/names.h"
 
-enum { PROFILE = 64, THRESHOLD_EVERY = 32, MAX_GUESSED_SIDE = 16384 };
+enum {
+    PROFILE = 64,
+    THRESHOLD_EVERY = 32,
+    MAX_GUESSED_SIDE = 16384,
+    SETTLED = 128,     /* samples until it is known what is usual, and so what is not */
+    WORTH_SAVING = 64, /* one that came among so many */
+};
 
 #define PEN_OFFLOAD_NAME(id, name, text) name,
 static const char *const names[PEN_OFFLOAD_COUNT] = {PEN_OFFLOADS(PEN_OFFLOAD_NAME)};
@@ -52,18 +59,19 @@ int pen__allow_init(pen__allow *a, pen_offload kind, const pen_pipeline *pipe, i
     a->kind = kind;
     a->pipe = pipe;
     a->share = 1;
-    a->bytes_per_pixel = 0.5;
-    a->typical = (pen_image_info){.format = PEN_FORMAT_JPEG,
-                                  .width = 4,
-                                  .height = 3,
-                                  .channels = 3,
-                                  .bits = 8,
-                                  .orientation = 1,
-                                  .sampling_h = 2,
-                                  .sampling_v = 2};
+    a->typical.bytes_per_pixel = 0.5;
+    a->typical.info = (pen_image_info){.format = PEN_FORMAT_JPEG,
+                                       .width = 4,
+                                       .height = 3,
+                                       .channels = 3,
+                                       .bits = 8,
+                                       .orientation = 1,
+                                       .sampling_h = 2,
+                                       .sampling_v = 2};
     pthread_mutex_init(&a->lock, NULL);
     a->is_ready = true;
-    return pen__headers_init(&a->headers, n_samples);
+    int rc = pen__headers_init(&a->headers, n_samples);
+    return rc ? rc : pen__traits_init(&a->traits, n_samples);
 }
 
 void pen__allow_fini(pen__allow *a)
@@ -72,6 +80,12 @@ void pen__allow_fini(pen__allow *a)
         pthread_mutex_destroy(&a->lock);
     a->is_ready = false;
     pen__headers_fini(&a->headers);
+    pen__traits_fini(&a->traits);
+}
+
+int64_t pen__allow_memory(int64_t n)
+{
+    return pen__headers_memory(n) + n * (int64_t)sizeof(uint32_t) + pen__profile_bytes(n);
 }
 
 bool pen__allow_has_share(const pen__allow *a)
@@ -143,9 +157,9 @@ static pen__choice furthest(const pen__allow *a)
 /* A header that the sample might have.  The lock is held. */
 static pen_image_info guess_header(const pen__allow *a, size_t len)
 {
-    pen_image_info info = a->typical;
+    pen_image_info info = a->typical.info;
     const double had = (double)info.width * info.height;
-    const double factor = sqrt((double)len / a->bytes_per_pixel / had);
+    const double factor = sqrt((double)len / a->typical.bytes_per_pixel / had);
     info.width = (int32_t)fmin(fmax(info.width * factor, 8), MAX_GUESSED_SIDE);
     info.height = (int32_t)fmin(fmax(info.height * factor, 8), MAX_GUESSED_SIDE);
     return info;
@@ -159,7 +173,7 @@ static bool estimate(pen__allow *a, const pen_key *key, size_t len, const pen__c
     pen_image_info info;
     const bool is_known = pen__headers_get(&a->headers, key->sample, &info);
     pthread_mutex_lock(&a->lock);
-    const pen__corrections corrections = a->corrections;
+    const pen__corrections corrections = a->typical.corrections;
     if (!is_known)
         info = guess_header(a, len);
     pthread_mutex_unlock(&a->lock);
@@ -184,14 +198,20 @@ static pen__choice choose_fastflow(pen__allow *a, size_t len, const pen__foresee
 }
 
 /* The steps that are worth enough.  The lock is held. */
-static pen__choice choose_by_worth(pen__allow *a, size_t len, const pen__foreseen *foreseen)
+static pen__choice choose_by_worth(pen__allow *a, int64_t sample, size_t len,
+                                   const pen__foreseen *foreseen)
 {
     pen__offer offers[PEN__MAX_OFFERS];
+    pen__estimate own;
     const pen__choice all = furthest(a);
     pen__choice choice = nothing();
     if (!foreseen->is_estimated) /* who knows what is in there */
         return a->threshold > 0 ? choice : all;
-    const int n = pen__estimate_offers(&foreseen->estimate, all.forms, offers);
+    own = foreseen->estimate;
+    pen__estimate_adjust(&own, pen__traits_factor(&a->traits, sample, PEN__TRAIT_CUT_BYTES),
+                         pen__traits_factor(&a->traits, sample, PEN__TRAIT_CODED_BYTES),
+                         pen__traits_factor(&a->traits, sample, PEN__TRAIT_CPU));
+    const int n = pen__estimate_offers(&own, all.forms, offers);
     pen__ranking_add(&a->ranking, (double)len, offers, n);
     if (--a->n_until_threshold <= 0)
         set_threshold(a);
@@ -212,7 +232,7 @@ void pen__allow_choose(pen__allow *a, const pen_key *key, size_t len, pen__fores
         return;
     pthread_mutex_lock(&a->lock);
     out->choice = a->kind == PEN_OFFLOAD_FASTFLOW ? choose_fastflow(a, len, out)
-                                                  : choose_by_worth(a, len, out);
+                                                  : choose_by_worth(a, key->sample, len, out);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -225,6 +245,23 @@ int64_t pen__foreseen_ns(const pen__foreseen *foreseen)
 
 /* ---- learning ---- */
 
+/* How it differs from what is usual; as long as that is not known, it says nothing.  The lock is
+ * held. */
+static void note_traits(pen__allow *a, int64_t sample, const pen__foreseen *foreseen,
+                        const pen__parcel *parcel, double cpu_s)
+{
+    const pen__estimate *usual = &foreseen->estimate;
+    const double ratio = (double)parcel->len / usual->of[parcel->form].bytes;
+    if (a->n_learned < SETTLED)
+        return;
+    if (parcel->form == PEN__FORM_JPEG_CUT)
+        pen__traits_note(&a->traits, sample, PEN__TRAIT_CUT_BYTES, ratio);
+    else if (parcel->form == PEN__FORM_PIXELS_CODED)
+        pen__traits_note(&a->traits, sample, PEN__TRAIT_CODED_BYTES, ratio);
+    pen__traits_note(&a->traits, sample, PEN__TRAIT_CPU,
+                     cpu_s / pen__estimate_cost(usual, foreseen->choice.forms));
+}
+
 void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *foreseen,
                       const pen__parcel *parcel, double cpu_s)
 {
@@ -236,14 +273,20 @@ void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *forese
     pthread_mutex_lock(&a->lock);
     if (is_image) {
         const double detail = (double)parcel->raw_len / pixels;
-        a->typical = *info;
-        a->bytes_per_pixel += (fmin(fmax(detail, 0.01), 8) - a->bytes_per_pixel) / 32;
+        a->typical.info = *info;
+        a->typical.bytes_per_pixel +=
+            (fmin(fmax(detail, PEN__LEAST_DETAIL), PEN__MOST_DETAIL) - a->typical.bytes_per_pixel) /
+            32;
     }
     if (foreseen->is_estimated) {
         const pen__estimate *e = &foreseen->estimate;
-        pen__estimate_learn_bytes(&a->corrections, e, parcel->form, (double)parcel->len);
-        pen__estimate_learn_cpu(&a->corrections, e, foreseen->choice.forms, cpu_s);
+        pen__corrections *usual = &a->typical.corrections;
+        pen__estimate_learn_bytes(usual, e, parcel->form, (double)parcel->len);
+        pen__estimate_learn_cpu(usual, e, foreseen->choice.forms, cpu_s);
+        note_traits(a, sample, foreseen, parcel, cpu_s);
     }
+    a->n_learned++;
+    a->n_unsaved++;
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -261,4 +304,56 @@ pen__gain pen__allow_gain(pen__allow *a, double share)
     const pen__gain gain = pen__ranking_gain(&a->ranking, share);
     pthread_mutex_unlock(&a->lock);
     return gain;
+}
+
+/* ---- from run to run ---- */
+
+void pen__allow_keep(pen__allow *a, const pen_dataset *ds)
+{
+    const pen__learned learned = {&a->headers, &a->traits, &a->typical, a->pipe->hash};
+    a->kept_for = ds;
+    pthread_mutex_lock(&a->lock);
+    if (pen__profile_load(&learned, ds) == PEN__PROFILE_ALL)
+        a->n_learned = SETTLED;
+    pthread_mutex_unlock(&a->lock);
+}
+
+bool pen__allow_has_news(pen__allow *a)
+{
+    if (!a->kept_for)
+        return false;
+    pthread_mutex_lock(&a->lock);
+    const int64_t n = a->n_unsaved;
+    pthread_mutex_unlock(&a->lock);
+    return n > 0 && n >= a->headers.n / WORTH_SAVING;
+}
+
+void pen__allow_save(pen__allow *a)
+{
+    pen_error err = {0};
+    pen__shown shown; /* paths may hold anything */
+    if (!pen__allow_has_news(a))
+        return;
+    pthread_mutex_lock(&a->lock);
+    pen__typical typical = a->typical;
+    a->n_unsaved = 0;
+    pthread_mutex_unlock(&a->lock);
+    const pen__learned learned = {&a->headers, &a->traits, &typical, a->pipe->hash};
+    if (pen__profile_save(&learned, a->kept_for, &err) == 0)
+        return;
+    pthread_mutex_lock(&a->lock);
+    if (!a->has_warned)
+        snprintf(a->warning, sizeof a->warning,
+                 "what was learned of the dataset is not kept for the next run: %s",
+                 pen__show(&shown, err.text, strlen(err.text)));
+    a->has_warned = true;
+    pthread_mutex_unlock(&a->lock);
+}
+
+void pen__allow_warning(pen__allow *a, char *dst, size_t dst_cap)
+{
+    pthread_mutex_lock(&a->lock);
+    snprintf(dst, dst_cap, "%s", a->warning);
+    a->warning[0] = '\0';
+    pthread_mutex_unlock(&a->lock);
 }

@@ -7,7 +7,7 @@
  *
  * Headers come with the samples, so in a first epoch most are not known.  A sample's length is,
  * and so are the numbers that its crop is drawn from: a typical header scaled to the length stands
- * in.
+ * in.  What was learned is kept from run to run (profile_file.h).
  *
  * Any thread; guards itself.
  */
@@ -18,7 +18,7 @@
 
 #include <penstock/offload.h>
 
-#include "engine/headers.h"
+#include "engine/profile_file.h"
 #include "engine/ranking.h"
 #include "source/source.h"
 
@@ -26,16 +26,19 @@ typedef struct pen__allow {
     pen_offload kind; /* never DEFAULT */
     const pen_pipeline *pipe;
     pen__headers headers;
-    pthread_mutex_t lock; /* guards all that follows */
-    bool is_ready;        /* the lock was made */
+    pen__traits traits;
+    const pen_dataset *kept_for; /* whose file what is learned goes to, or NULL */
+    pthread_mutex_t lock;        /* guards all that follows */
+    bool is_ready;               /* the lock was made */
     double share, threshold;
     pen__ranking ranking;
-    pen__corrections corrections;
     int n_until_threshold; /* samples until it is worked out again */
-    pen_image_info typical;
-    double bytes_per_pixel;             /* of files that came */
+    pen__typical typical;
+    int64_t n_learned, n_unsaved;       /* samples that came, in all and since it was saved */
     int64_t n_profiled;                 /* FASTFLOW: samples, */
     double profiled_raw, profiled_sent; /* their bytes as files and as finished pixels */
+    bool has_warned;
+    char warning[256]; /* that nobody has taken yet */
 } pen__allow;
 
 /* The policy that `kind`, a pen_offload, and the environment ask for.  PEN_EINVAL. */
@@ -46,6 +49,18 @@ int pen__allow_init(pen__allow *allow, pen_offload kind, const pen_pipeline *pip
                     int64_t n_samples);
 /* Also after a failed init, or none. */
 void pen__allow_fini(pen__allow *allow);
+
+/* Bytes of memory for n samples, their file included. */
+int64_t pen__allow_memory(int64_t n);
+
+/* Keep what is learned in the file of `ds`, which must stay, and begin with what it says. */
+void pen__allow_keep(pen__allow *allow, const pen_dataset *ds);
+/* Is there enough to save? */
+bool pen__allow_has_news(pen__allow *allow);
+/* Write the file.  What goes wrong is a warning, the first time; never an error. */
+void pen__allow_save(pen__allow *allow);
+/* The warning, once; empty if there is none. */
+void pen__allow_warning(pen__allow *allow, char *dst, size_t dst_cap);
 
 /* Does the share mean anything for this policy? */
 bool pen__allow_has_share(const pen__allow *allow);

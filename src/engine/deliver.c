@@ -89,7 +89,10 @@ static void save_index_now(void *ctx, int index)
 {
     (void)index;
     pen_loader *loader = ctx;
-    pen__sidecar_save(loader->marks);
+    if (loader->marks)
+        pen__sidecar_save(loader->marks);
+    if (loader->allow.is_ready)
+        pen__allow_save(&loader->allow);
     atomic_store(&loader->is_saving, false);
 }
 
@@ -99,10 +102,16 @@ static bool start_saver(pen_loader *loader)
            pen__pool_grow(loader->saver, 1) == 1;
 }
 
+static bool has_news(pen_loader *loader)
+{
+    return (loader->marks && pen__sidecar_has_news(loader->marks)) ||
+           (loader->allow.is_ready && pen__allow_has_news(&loader->allow));
+}
+
 /* An index of gigabytes takes its time, and training waits for this thread: another saves. */
 static void save_index(pen_loader *loader)
 {
-    if (!loader->marks || atomic_load(&loader->is_saving) || !pen__sidecar_has_news(loader->marks))
+    if (atomic_load(&loader->is_saving) || !has_news(loader))
         return;
     pen__pool_join(loader->saver);
     loader->saver = NULL;

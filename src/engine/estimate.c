@@ -22,6 +22,9 @@ static const double cut_head_bytes = 650; /* tables and markers of a cut file */
 /* Coded pixels over plain ones grow with the file's own bytes a pixel: both see detail. */
 static const double coded_base = 0.2, coded_slope = 0.34, coded_least = 0.1, coded_most = 0.8;
 
+/* The smaller of what is expected is surpassed a little by the smaller of what is found. */
+static const double surpassed = 0.98;
+
 enum { MARGIN = 1 }; /* pixels that the cut needs beside the window, where chroma is coarser */
 
 static double pixels_of(double w, double h)
@@ -108,12 +111,10 @@ static pen__weight weigh_coded(const pen__weight *pixels, const pen_image_info *
     return (pen__weight){pixels->bytes * ratio, pixels->cpu_s + code_byte_s * pixels->bytes};
 }
 
-/* The cut first, then pixels that are decoded from it and coded.  The smaller of what is expected
- * is surpassed a little by the smaller of what is found. */
+/* The cut first, then pixels that are decoded from it and coded. */
 static pen__weight weigh_both(const pen__estimate *e, const pen__plan *plan,
                               const pen_image_info *info, double len)
 {
-    const double surpassed = 0.98;
     const pen__weight *cut = &e->of[PEN__FORM_JPEG_CUT], *coded = &e->of[PEN__FORM_PIXELS_CODED];
     if (isinf(cut->bytes) || isinf(coded->bytes))
         return (pen__weight){INFINITY, INFINITY};
@@ -151,17 +152,29 @@ void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_i
     out->of[PEN__FORM_PIXELS].bytes = pixels.bytes;
 }
 
+void pen__estimate_adjust(pen__estimate *e, double cut_bytes, double coded_bytes, double cpu)
+{
+    pen__weight *cut = &e->of[PEN__FORM_JPEG_CUT], *coded = &e->of[PEN__FORM_PIXELS_CODED];
+    cut->bytes *= cut_bytes;
+    coded->bytes *= coded_bytes;
+    for (int i = 0; i < PEN__FORM_COUNT; i++)
+        e->of[i].cpu_s *= cpu;
+    e->both.cpu_s *= cpu;
+    if (!isinf(e->both.bytes))
+        e->both.bytes = surpassed * fmin(cut->bytes, coded->bytes);
+}
+
 /* ---- learning ---- */
 
 /* A running mean of about 64 samples, of what came over what the constants alone say. */
 static void follow(double *ratio, double expected, double came)
 {
-    const double gain = 1.0 / 64, least = 0.1, most = 10;
+    const double gain = 1.0 / 64;
     if (!(expected > 0) || isinf(expected) || !(came >= 0))
         return;
     const double now = *ratio > 0 ? *ratio : 1;
     const double told = fmin(fmax(came / expected, 0.05), 20) * now; /* one sample says so much */
-    *ratio = fmin(fmax(now + gain * (told - now), least), most);
+    *ratio = fmin(fmax(now + gain * (told - now), PEN__LEAST_CORRECTION), PEN__MOST_CORRECTION);
 }
 
 void pen__estimate_learn_bytes(pen__corrections *corrections, const pen__estimate *estimate,

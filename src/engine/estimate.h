@@ -23,6 +23,8 @@ typedef struct pen__estimate {
 } pen__estimate;
 
 /* What came over what was expected, by form; zero-initialise: nothing came yet. */
+#define PEN__LEAST_CORRECTION 0.1
+#define PEN__MOST_CORRECTION  10.0
 typedef struct pen__corrections {
     double bytes[PEN__FORM_COUNT], cpu[PEN__FORM_COUNT];
     double both_cpu;
@@ -32,6 +34,10 @@ typedef struct pen__corrections {
 void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
                           size_t len, int max_cut, bool is_furthest,
                           const pen__corrections *corrections);
+
+/* A sample is known to differ from others like it: so many times the bytes and the time. */
+void pen__estimate_adjust(pen__estimate *estimate, double cut_bytes, double coded_bytes,
+                          double cpu);
 
 /* What it takes a node to find the smallest of `forms`: as much as the dearest, which is tried
  * whatever wins; where both are allowed, pixels are decoded from the cut. */

@@ -7,6 +7,7 @@
 #include "engine/headers.h"
 
 #include "base/mem.h"
+#include "engine/parcel.h"
 
 enum { KNOWN = 63 };
 
@@ -34,7 +35,7 @@ static bool fits(uint64_t value, int n_bits)
 }
 
 /* What no word holds is no image that could be decoded: 0, not known. */
-static uint64_t pack(const pen_image_info *info)
+uint64_t pen__headers_pack(const pen_image_info *info)
 {
     const struct {
         uint64_t value;
@@ -67,19 +68,9 @@ static uint32_t part(uint64_t word, int at, int n_bits)
     return (uint32_t)(word >> at & ((UINT64_C(1) << n_bits) - 1));
 }
 
-void pen__headers_put(pen__headers *headers, int64_t sample, const pen_image_info *info)
+static pen_image_info take_apart(uint64_t word)
 {
-    const uint64_t word = pack(info);
-    if (headers->words && word && sample >= 0 && sample < headers->n)
-        atomic_store_explicit(&headers->words[sample], word, memory_order_relaxed);
-}
-
-bool pen__headers_get(const pen__headers *headers, int64_t sample, pen_image_info *info)
-{
-    if (!headers->words || sample < 0 || sample >= headers->n)
-        return false;
-    const uint64_t word = atomic_load_explicit(&headers->words[sample], memory_order_relaxed);
-    *info = (pen_image_info){
+    return (pen_image_info){
         .format = (pen_format)part(word, 32, 2),
         .width = (int32_t)part(word, 0, 16),
         .height = (int32_t)part(word, 16, 16),
@@ -92,5 +83,38 @@ bool pen__headers_get(const pen__headers *headers, int64_t sample, pen_image_inf
         .sampling_h = (uint8_t)part(word, 49, 3),
         .sampling_v = (uint8_t)part(word, 52, 3),
     };
+}
+
+bool pen__headers_unpack(uint64_t word, pen_image_info *info)
+{
+    *info = take_apart(word);
+    return pen__parcel_takes(info) && pen__headers_pack(info) == word;
+}
+
+void pen__headers_put(pen__headers *headers, int64_t sample, const pen_image_info *info)
+{
+    const uint64_t word = pen__headers_pack(info);
+    if (headers->words && word && sample >= 0 && sample < headers->n)
+        atomic_store_explicit(&headers->words[sample], word, memory_order_relaxed);
+}
+
+uint64_t pen__headers_word(const pen__headers *headers, int64_t sample)
+{
+    if (!headers->words || sample < 0 || sample >= headers->n)
+        return 0;
+    return atomic_load_explicit(&headers->words[sample], memory_order_relaxed);
+}
+
+void pen__headers_restore(pen__headers *headers, int64_t sample, uint64_t word)
+{
+    pen_image_info info;
+    if (pen__headers_word(headers, sample) == 0 && pen__headers_unpack(word, &info))
+        pen__headers_put(headers, sample, &info);
+}
+
+bool pen__headers_get(const pen__headers *headers, int64_t sample, pen_image_info *info)
+{
+    const uint64_t word = pen__headers_word(headers, sample);
+    *info = take_apart(word);
     return word >> KNOWN;
 }

@@ -25,6 +25,15 @@ void pen__headers_fini(pen__headers *headers);
 int64_t pen__headers_memory(int64_t n);
 
 void pen__headers_put(pen__headers *headers, int64_t sample, const pen_image_info *info);
+/* An image's header as a number, to keep: 0 if it is none that could be decoded. */
+uint64_t pen__headers_pack(const pen_image_info *info);
+/* The reverse; false: it is no such number. */
+bool pen__headers_unpack(uint64_t word, pen_image_info *info);
+/* What is known of a sample, as such a number; 0: nothing. */
+uint64_t pen__headers_word(const pen__headers *headers, int64_t sample);
+/* The reverse, for a sample of which nothing is known; what is no such number is ignored. */
+void pen__headers_restore(pen__headers *headers, int64_t sample, uint64_t word);
+
 /* False: not known. */
 bool pen__headers_get(const pen__headers *headers, int64_t sample, pen_image_info *info);
 

@@ -123,7 +123,7 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *e
         loader->decoder_keep = (int64_t)PEN__DECODER_KEEPS;
     const int64_t tables = loader->marks ? pen__sidecar_memory(loader->ds)
                            : loader->ds->source->fetch
-                               ? pen__headers_memory(pen_dataset_count(loader->ds))
+                               ? pen__allow_memory(pen_dataset_count(loader->ds))
                                : 0;
     *sample_bytes =
         budget - loader->max_slabs * slab - loader->max_workers * loader->decoder_keep - tables;
@@ -134,15 +134,21 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *e
     return 0;
 }
 
+/* May what is found out about samples be kept from run to run? */
+static bool wants_index(const pen_loader *loader)
+{
+    const char *wish = getenv("PENSTOCK_INDEX");
+    return loader->opts.use_index && !(wish && strcmp(wish, "off") == 0);
+}
+
 /* Begin or go on with the index of JPEG files, if it is wanted, its table is a small part of
  * the budget, and samples come as files. */
 static void open_index(pen_loader *loader)
 {
     enum { SHARE = 25, BUDGET_SHARE = 16 };
     const int64_t at_most = INT64_C(4) << 30;
-    const char *wish = getenv("PENSTOCK_INDEX");
     const pen_loader_opts *o = &loader->opts;
-    if (!o->use_index || loader->ds->source->fetch || (wish && strcmp(wish, "off") == 0) ||
+    if (!wants_index(loader) || loader->ds->source->fetch ||
         pen__sidecar_memory(loader->ds) > o->memory_budget / BUDGET_SHARE)
         return;
     int64_t share = pen_dataset_bytes(loader->ds) / SHARE;
@@ -189,7 +195,11 @@ static int set_offload(pen_loader *loader, pen_error *err)
     if (rc)
         return rc;
     rc = pen__allow_init(&loader->allow, kind, loader->pipe, pen_dataset_count(loader->ds));
-    return rc ? pen__fail(err, rc, -1, "out of memory") : 0;
+    if (rc)
+        return pen__fail(err, rc, -1, "out of memory");
+    if (wants_index(loader))
+        pen__allow_keep(&loader->allow, loader->ds);
+    return 0;
 }
 
 static int build(pen_loader *loader, const char *ledger_path, const char *log_path, pen_error *err)
@@ -352,6 +362,8 @@ void pen_loader_free(pen_loader *loader)
     }
     pen__free(atomic_load(&loader->readings));
     pen__board_fini(loader);
+    if (loader->allow.is_ready)
+        pen__allow_save(&loader->allow);
     pen__allow_fini(&loader->allow);
     pen__lately_fini(&loader->lately);
     pen__trace_fini(&loader->trace);
@@ -524,4 +536,15 @@ int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t batch, 
                          (long long)epoch);
     pen__loader_draw_mix(loader, epoch, batch, out);
     return 0;
+}
+
+int64_t pen_loader_warning(pen_loader *loader, char *dst, size_t dst_cap)
+{
+    if (dst_cap == 0)
+        return 0;
+    dst[0] = '\0';
+    if (loader->pid != getpid() || !loader->allow.is_ready)
+        return 0;
+    pen__allow_warning(&loader->allow, dst, dst_cap);
+    return (int64_t)strlen(dst);
 }

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/allow.h"
+#include "trees.h"
 
 enum { N = 1000 };
 
@@ -222,14 +223,125 @@ static void gains_are_those_of_recent_samples(void **state)
     pen__allow_fini(&allow);
 }
 
+/* ---- samples that differ from others like them ---- */
+
+/* It came as coded pixels, with so many times the usual bytes and time. */
+static void come_unlike(int64_t sample, double bytes, double time)
+{
+    const pen__foreseen f = choose(sample, 300000);
+    const pen__parcel parcel = {.form = PEN__FORM_PIXELS_CODED,
+                                .info = photo(800, 600),
+                                .raw_len = 300000,
+                                .len =
+                                    (size_t)(bytes * f.estimate.of[PEN__FORM_PIXELS_CODED].bytes)};
+    pen__allow_learn(&allow, sample, &f, &parcel,
+                     time * pen__estimate_cost(&f.estimate, f.choice.forms));
+}
+
+static void samples_that_took_long_come_last(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_SOPHON); /* one step a sample */
+    all_that_is_known_come();
+    for (int i = 0; i < N; i++)
+        come_unlike(i, 1, i % 2 ? 0.25 : 4);
+    pen__allow_set_share(&allow, 0.5);
+    int n[2] = {0};
+    for (int round = 0; round < 2; round++)
+        for (int i = n[0] = n[1] = 0; i < N; i++)
+            n[i % 2] += !is_raw(choose(i, 300000).choice);
+    assert_true(n[0] * 2 < n[1]);
+    pen__allow_fini(&allow);
+}
+
+static void until_it_is_known_what_is_usual_nobody_differs(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    for (int i = 0; i < 100; i++)
+        come_unlike(i, 2, 4);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(pen__traits_word(&allow.traits, i), 0);
+    for (int i = 0; i < 100; i++)
+        come_unlike(i, 2, 4);
+    assert_true(pen__traits_factor(&allow.traits, 99, PEN__TRAIT_CODED_BYTES) > 1.3);
+    assert_true(pen__traits_factor(&allow.traits, 99, PEN__TRAIT_CPU) > 1.8);
+    assert_true(pen__traits_factor(&allow.traits, 99, PEN__TRAIT_CUT_BYTES) == 1);
+    pen__allow_fini(&allow);
+}
+
+/* ---- from run to run ---- */
+
+static pen_dataset *place(const char *name)
+{
+    static pen_dataset ds;
+    static char cache[PATH_MAX];
+    snprintf(cache, sizeof cache, "%s", in_tree(name));
+    memset(ds.hash, 'a', sizeof ds.hash - 1);
+    ds.cache = cache;
+    return &ds;
+}
+
+static void the_next_run_begins_with_what_was_learned(void **state)
+{
+    (void)state;
+    pen__foreseen before[N], after;
+    begin(PEN_OFFLOAD_AUTO);
+    pen__allow_keep(&allow, place("cache"));
+    assert_false(pen__allow_has_news(&allow));
+    all_that_is_known_come();
+    for (int i = 0; i < N; i++)
+        come_unlike(i, 1.5, 3);
+    assert_true(pen__allow_has_news(&allow));
+    for (int i = 0; i < N; i++)
+        before[i] = choose(i, 200000);
+    const uint32_t word = pen__traits_word(&allow.traits, 7);
+    pen__allow_save(&allow);
+    assert_false(pen__allow_has_news(&allow));
+    pen__allow_fini(&allow);
+
+    begin(PEN_OFFLOAD_AUTO);
+    after = choose(7, 200000);
+    assert_true(after.estimate.both.cpu_s != before[7].estimate.both.cpu_s);
+    pen__allow_keep(&allow, place("cache"));
+    for (int i = 0; i < N; i++) {
+        after = choose(i, 200000);
+        assert_memory_equal(&after.estimate, &before[i].estimate, sizeof after.estimate);
+    }
+    assert_true(word != 0 && pen__traits_word(&allow.traits, 7) == word);
+    pen__allow_fini(&allow);
+}
+
+static void what_cannot_be_kept_is_a_warning_once(void **state)
+{
+    (void)state;
+    char text[300];
+    begin(PEN_OFFLOAD_AUTO);
+    put_text("file", "no directory");
+    pen__allow_keep(&allow, place("file/cache"));
+    pen__allow_save(&allow); /* nothing to save, nothing to complain of */
+    pen__allow_warning(&allow, text, sizeof text);
+    assert_string_equal(text, "");
+    for (int round = 0; round < 3; round++) {
+        all_that_is_known_come();
+        pen__allow_save(&allow);
+        pen__allow_warning(&allow, text, sizeof text);
+        assert_int_equal(strstr(text, "file/cache") != NULL, round == 0);
+        assert_int_equal(text[0] != '\0', round == 0);
+    }
+    pen__allow_fini(&allow);
+}
+
 static void without_memory_there_is_no_table(void **state)
 {
     (void)state;
     memset(&allow, 0, sizeof allow);
-    pen__mem_fail_at(1);
-    assert_int_equal(pen__allow_init(&allow, PEN_OFFLOAD_AUTO, line, N), PEN_ENOMEM);
-    pen__mem_fail_at(0);
-    pen__allow_fini(&allow);
+    for (int n = 1; n <= 2; n++) {
+        pen__mem_fail_at(n);
+        assert_int_equal(pen__allow_init(&allow, PEN_OFFLOAD_AUTO, line, N), PEN_ENOMEM);
+        pen__mem_fail_at(0);
+        pen__allow_fini(&allow);
+    }
     pen__allow_fini(&allow); /* of nothing */
 }
 
@@ -244,6 +356,12 @@ int main(void)
         cmocka_unit_test(what_is_no_image_teaches_nothing),
         cmocka_unit_test(what_a_node_says_of_its_time_is_believed),
         cmocka_unit_test(gains_are_those_of_recent_samples),
+        cmocka_unit_test(samples_that_took_long_come_last),
+        cmocka_unit_test(until_it_is_known_what_is_usual_nobody_differs),
+        cmocka_unit_test_setup_teardown(the_next_run_begins_with_what_was_learned, tree_setup,
+                                        tree_teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_kept_is_a_warning_once, tree_setup,
+                                        tree_teardown),
         cmocka_unit_test(without_memory_there_is_no_table),
     };
     return cmocka_run_group_tests(tests, make_line, drop_line);

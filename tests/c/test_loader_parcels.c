@@ -6,6 +6,7 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "engine/loader_impl.h"
 #include "engine/pack.h"
 #include "loading.h"
 #include "source/source.h"
@@ -498,6 +499,76 @@ static void closing_does_not_wait_for_a_node_that_hangs(void **state)
     }
 }
 
+/* ---- what is kept from run to run ---- */
+
+/* Below the folder: it goes with it. */
+static void keep_in(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    pen__free(ds->cache);
+    ds->cache = pen__strdup(path);
+}
+
+static int n_known(const pen_loader *loader)
+{
+    int n = 0;
+    for (int64_t i = 0; i < PICTURES; i++)
+        n += pen__headers_word(&loader->allow.headers, i) != 0;
+    return n;
+}
+
+/* Two epochs give `want`; the number of headers that were known before. */
+static int run_knowing(pen_loader_opts o, uint64_t want)
+{
+    pen_loader *loader = open_loader(&o);
+    const int n = n_known(loader);
+    assert_true(hash_of_epochs(loader, 2) == want);
+    assert_int_equal(n_known(loader), PICTURES);
+    pen_loader_free(loader);
+    return n;
+}
+
+static void a_profile_changes_nothing_but_what_is_known(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(2);
+    char path[256];
+    pen_loader_opts o = options(2), unkept = options(2);
+    keep_in(".cache");
+    node.forms = AS_ASKED;
+    unkept.use_index = 0;
+    assert_int_equal(run_knowing(unkept, want), 0);
+    assert_int_equal(run_knowing(o, want), 0);
+    assert_int_equal(run_knowing(o, want), PICTURES);
+    assert_int_equal(run_knowing(unkept, want), 0);
+    snprintf(path, sizeof path, "%s/%s.profile", ds->cache, ds->hash);
+    FILE *file = fopen(path, "r+b"); /* damage */
+    assert_non_null(file);
+    assert_int_equal(fseek(file, 250, SEEK_SET), 0);
+    assert_int_equal(fputc(0xA5, file), 0xA5);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(run_knowing(o, want), 0);
+    assert_int_equal(run_knowing(o, want), PICTURES); /* and the damage is mended */
+}
+
+static void a_disk_that_takes_nothing_is_a_warning(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(2);
+    char text[256];
+    pen_loader_opts o = options(0);
+    keep_in("class0/0000.jpg/cache"); /* no directory */
+    pen_loader *loader = open_loader(&o);
+    assert_int_equal(pen_loader_warning(loader, text, sizeof text), 0);
+    assert_true(hash_of_epochs(loader, 2) == want);
+    const int64_t len = pen_loader_warning(loader, text, sizeof text);
+    assert_int_equal(len, strlen(text));
+    assert_non_null(strstr(text, "0000.jpg/cache"));
+    assert_int_equal(pen_loader_warning(loader, text, sizeof text), 0);
+    pen_loader_free(loader);
+}
+
 static void failed_allocations_end_in_an_error_or_the_same_stream(void **state)
 {
     (void)state;
@@ -548,6 +619,8 @@ int main(void)
         TEST(a_batch_waits_for_a_dead_line_once),
         TEST(damaged_files_that_come_packed_are_the_samples_fault),
         TEST(closing_does_not_wait_for_a_node_that_hangs),
+        TEST(a_profile_changes_nothing_but_what_is_known),
+        TEST(a_disk_that_takes_nothing_is_a_warning),
         TEST(failed_allocations_end_in_an_error_or_the_same_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -430,6 +430,16 @@ static void the_model_turns_the_knob(void **state)
     assert_true(share_of_model(&j, true) == 1);
 }
 
+static void a_job_that_waits_for_its_own_processors_offloads_nothing(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .share = 1, .dice = 1, .noise = 0.1};
+    j.truth.client_s = 0.15;
+    run_job(&j, 30);
+    assert_near(j.share, 0);
+    assert_true(share_of_model(&j, false) == 0);
+}
+
 static void periods_in_which_nobody_is_there_say_nothing(void **state)
 {
     (void)state;
@@ -462,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_network_that_is_hardly_the_slowest_does_not_begin),
         cmocka_unit_test(any_job_comes_near_its_best),
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
+        cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
         cmocka_unit_test(a_plan_follows_the_world),
         cmocka_unit_test(the_smaller_of_what_is_told_and_what_was_met_counts),
         cmocka_unit_test(an_allowance_is_planned_with_at_once),

@@ -131,6 +131,26 @@ def test_offloading_sends_fewer_bytes(port, digests):
     assert 0 < packed < raw / 2
 
 
+def test_what_was_learned_is_kept_and_changes_nothing(port, folder, ops, digests, tmp_path):
+    url = f"penstock://127.0.0.1:{port}/pictures"
+    want = stream(folder, ops, digests, epochs=2)
+    for _ in range(2):
+        assert stream(url, ops, digests, epochs=2, cache_dir=tmp_path) == want
+        (profile,) = tmp_path.glob("*.profile")
+        assert 0 < profile.stat().st_size < 1000
+    profile.write_bytes(profile.read_bytes()[:-1] + b"?")
+    assert stream(url, ops, digests, epochs=2, cache_dir=tmp_path) == want
+
+
+def test_where_nothing_can_be_kept_there_is_one_warning(port, folder, ops, digests, tmp_path):
+    url = f"penstock://127.0.0.1:{port}/pictures"
+    (tmp_path / "file").write_text("no directory")
+    with pytest.warns(RuntimeWarning, match="not kept for the next run") as caught:
+        found = stream(url, ops, digests, 0, 3, cache_dir=tmp_path / "file" / "cache")
+    assert len(caught) == 1
+    assert found == stream(folder, ops, digests, epochs=3)
+
+
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_bad_samples_are_bad_in_the_same_way(on_error, spoiled, ops, digests):
     with serving("--name", "x", spoiled) as port:
