@@ -8,32 +8,38 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <sched.h>
 #include <string.h>
 
 #include "profile_report.h"
 
 static void help(void)
 {
-    puts(
-        "usage: penstock profile DATASET [OPTIONS]\n\n"
-        "What samples of DATASET (a folder, tar shards, a manifest or penstock://HOST/NAME) weigh\n"
-        "after each operation, and how much processor time it takes to get there: measured with\n"
-        "some of them, in one thread, without the index of JPEG files.  Tells what a storage node\n"
-        "could save (see docs/near-storage.md).  With a remote dataset the node is asked as "
-        "well.\n\n"
-        "  --ops NAME         imagenet-train (RandomResizedCrop 224, flip, normalize; default)\n"
-        "                     or imagenet-val (Resize 256, CenterCrop 224, normalize)\n"
-        "  --samples N        measure so many, drawn at random (default 400; all if fewer)\n"
-        "  --seed S           seed of the choice and of the augmentation (default 0)\n"
-        "  --json FILE        write all figures, also those of each sample; - for stdout, instead\n"
-        "                     of the table\n"
-        "  --plot FILE.svg    draw sizes, savings and totals");
+    puts("usage: penstock profile DATASET [OPTIONS]\n\n"
+         "What samples of DATASET (a folder, tar shards, a manifest or penstock://HOST/NAME)\n"
+         "weigh after each operation, and how much processor time it takes to get there:\n"
+         "measured with some of them, in one thread, without the index of JPEG files.  Tells\n"
+         "what a storage node could save (docs/near-storage.md); that of a remote dataset is\n"
+         "asked as well.\n\n"
+         "  --ops NAME         imagenet-train (RandomResizedCrop 224, flip, normalize; default)\n"
+         "                     or imagenet-val (Resize 256, CenterCrop 224, normalize)\n"
+         "  --samples N        measure so many, drawn at random (default 400; all if fewer)\n"
+         "  --seed S           seed of the choice and of the augmentation (default 0)\n"
+         "  --step-ms M[,J]    find out as well whether a job whose device is busy for M ms a\n"
+         "                     batch, give or take J, waits for its data: runs device and\n"
+         "                     fetching alone, up to 50 batches or 10 s each\n"
+         "  --batch-size B     of that job (default 64)\n"
+         "  --threads N        worker threads of that job (default: one a core)\n"
+         "  --json FILE        write all figures, also those of each sample; - for stdout,\n"
+         "                     instead of the table\n"
+         "  --plot FILE.svg    draw sizes, savings and totals");
 }
 
 enum { DEFAULT_SAMPLES = 400, MAX_SAMPLES = 100000 };
 
 typedef struct profile {
     cli_stream stream;
+    profile_job job;
     long long n_samples;
     const char *json, *plot;
 } profile;
@@ -56,11 +62,13 @@ static bool parse_plot(const char *text, profile *p)
 /* Exit code, or -1 to go on. */
 static int parse(profile *p, int argc, char **argv)
 {
-    static const struct option options[] = {{"ops", 1, NULL, 'o'},  {"samples", 1, NULL, 'n'},
-                                            {"seed", 1, NULL, 's'}, {"json", 1, NULL, 'j'},
-                                            {"plot", 1, NULL, 'p'}, {"help", 0, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"ops", 1, NULL, 'o'},     {"samples", 1, NULL, 'n'},
+                                            {"seed", 1, NULL, 's'},    {"json", 1, NULL, 'j'},
+                                            {"plot", 1, NULL, 'p'},    {"help", 0, NULL, 'h'},
+                                            {"step-ms", 1, NULL, 'S'}, {"batch-size", 1, NULL, 'b'},
+                                            {"threads", 1, NULL, 't'}, {NULL, 0, NULL, 0}};
     bool is_good = true;
+    long long n = 0;
     for (int c; is_good && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
         switch (c) {
         case 'o':
@@ -71,6 +79,17 @@ static int parse(profile *p, int argc, char **argv)
             break;
         case 's':
             is_good = cli_seed(optarg, &p->stream.loader.seed);
+            break;
+        case 'S':
+            is_good = device_parse(optarg, &p->job.device);
+            break;
+        case 'b':
+            is_good = cli_number("--batch-size", optarg, 1, 65536, &n);
+            p->job.batch_size = (int)n;
+            break;
+        case 't':
+            is_good = cli_number("--threads", optarg, 1, PEN_MAX_WORKERS, &n);
+            p->job.n_threads = (int)n;
             break;
         case 'j':
             p->json = optarg;
@@ -187,24 +206,37 @@ static bool tell(const profile *p, const profile_subject *subject)
            (!p->plot || write_file(p->plot, subject, profile_print_svg));
 }
 
-static bool measure_and_tell(const profile *p, const char *spec, const cli_open *open,
-                             pen_profiler *profiler)
+/* Figures of samples, and what they say. */
+static bool find_out(const profile *p, const cli_open *open, pen_profiler *profiler,
+                     profile_data *data, profile_stats *stats, long long *n_failed)
+{
+    if (!make_room(p, open, profiler, data) || !measure(p, open, profiler, data, n_failed))
+        return false;
+    if (profile_stats_make(stats, data))
+        return true;
+    cli_complain("out of memory");
+    return false;
+}
+
+static bool find_out_and_tell(const profile *p, const char *spec, const cli_open *open,
+                              pen_profiler *profiler)
 {
     static profile_stats stats;
     profile_data data = {0};
+    profile_stage stage;
+    const bool has_job = p->job.device.mean_ms > 0;
     profile_subject subject = {.spec = spec,
                                .ops = p->stream.ops,
                                .ds = open->ds,
                                .pipe = open->pipe,
                                .seed = p->stream.loader.seed,
                                .data = &data,
-                               .stats = &stats};
-    bool is_good =
-        make_room(p, open, profiler, &data) && measure(p, open, profiler, &data, &subject.n_failed);
-    if (is_good && !profile_stats_make(&stats, &data)) {
-        cli_complain("out of memory");
-        is_good = false;
-    }
+                               .stats = &stats,
+                               .stage = has_job ? &stage : NULL};
+    bool is_good = (!has_job || profile_stage_run(&stage, &p->job, open->ds)) &&
+                   find_out(p, open, profiler, &data, &stats, &subject.n_failed);
+    if (is_good && has_job)
+        profile_stage_finish(&stage, &p->job, &data, &stats);
     is_good = is_good && tell(p, &subject);
     profile_data_fini(&data);
     return is_good;
@@ -220,16 +252,24 @@ static int run(const profile *p, const char *spec)
         cli_complain("%s", err.text);
         is_good = false;
     }
-    is_good = is_good && measure_and_tell(p, spec, &open, profiler);
+    is_good = is_good && find_out_and_tell(p, spec, &open, profiler);
     pen_profiler_free(profiler);
     cli_close(&open);
     return is_good ? EXIT_OK : EXIT_FAILED;
 }
 
+static int count_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 int cmd_profile(int argc, char **argv)
 {
-    profile p = {.n_samples = DEFAULT_SAMPLES};
+    profile p = {.n_samples = DEFAULT_SAMPLES,
+                 .job = {.batch_size = 64, .n_threads = count_cores()}};
     cli_stream_init(&p.stream);
     int code = parse(&p, argc, argv);
+    p.job.seed = p.stream.loader.seed;
     return code >= 0 ? code : run(&p, argv[optind]);
 }

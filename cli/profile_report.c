@@ -41,7 +41,7 @@ static void print_total(FILE *out, const profile_subject *subject, const char *w
                         const profile_total *total)
 {
     char text[32];
-    fprintf(out, "%-44s %9s %8.3f %9.3f\n", what, cli_bytes(text, total->bytes),
+    fprintf(out, "%-46s %7s %8.3f %9.3f\n", what, cli_bytes(text, total->bytes),
             total->bytes / subject->stats->files.bytes,
             total->cpu_s / (double)subject->data->n * 1e3);
 }
@@ -92,6 +92,26 @@ static void print_heading(FILE *out, const profile_subject *subject)
             "of file", "CPU ms", "smallest");
 }
 
+static void print_stage(FILE *out, const profile_stage *stage)
+{
+    char rate[32];
+    fprintf(out,
+            "\nms a sample, each alone: device %.3f, client CPU %.3f, storage CPU %.3f on a core;\n"
+            "fetching %.3f as files (%.0f of them, %s/s), %.3f in the smallest forms.\n",
+            stage->device_s * 1e3, stage->client_s * 1e3, stage->storage_s * 1e3,
+            stage->file_s * 1e3, stage->n_fetched, cli_bytes(rate, stage->bytes_per_s),
+            stage->sent_s * 1e3);
+    if (profile_stage_is_bound(stage))
+        fprintf(out,
+                "I/O-bound: the job waits for its files.  All in their smallest forms, it would "
+                "take\n%.2f times less, with %.1f cores of the storage.\n",
+                stage->file_s / fmax(stage->sent_s, fmax(stage->device_s, stage->client_s)),
+                profile_stage_cores(stage));
+    else
+        fputs("Not I/O-bound: files come as fast as the job takes them.  Nothing to offload.\n",
+              out);
+}
+
 void profile_print_text(FILE *out, const profile_subject *subject)
 {
     const profile_stats *s = subject->stats;
@@ -100,7 +120,7 @@ void profile_print_text(FILE *out, const profile_subject *subject)
         print_row(out, subject, i);
     fprintf(out, "\n%.1f %% of the samples are smaller on their way than as files.\n",
             percent(s->n_shrinking, subject->data->n));
-    fprintf(out, "\n%-44s %9s %8s %9s\n", "what a storage node sends", "bytes", "of files",
+    fprintf(out, "\n%-46s %7s %8s %9s\n", "what a storage node sends", "bytes", "of files",
             "CPU ms");
     print_total(out, subject, "files", &s->files);
     print_total(out, subject, "SOPHON's rule: pixels, or the file if smaller", &s->sophon);
@@ -111,6 +131,8 @@ void profile_print_text(FILE *out, const profile_subject *subject)
                 "\nThe node took %.3f ms of its processor for the smallest form of a sample and "
                 "%.2f times\nas long as this machine.\n",
                 s->node_s / (double)s->n_told * 1e3, s->node_s / s->told_local_s);
+    if (subject->stage)
+        print_stage(out, subject->stage);
 }
 
 /* ---- JSON ---- */
@@ -186,6 +208,20 @@ static void put_sample(FILE *out, const profile_data *data, size_t i)
     fputc('}', out);
 }
 
+static void put_stage(FILE *out, const profile_stage *stage)
+{
+    fprintf(out, ",\"job\":{\"is_io_bound\":%s", profile_stage_is_bound(stage) ? "true" : "false");
+    put_field(out, "device_s", stage->device_s);
+    put_field(out, "client_s", stage->client_s);
+    put_field(out, "storage_s", stage->storage_s);
+    put_field(out, "net_s", stage->file_s);
+    put_field(out, "net_smallest_s", stage->sent_s);
+    put_field(out, "bytes_per_s", stage->bytes_per_s);
+    put_field(out, "fetched", stage->n_fetched);
+    put_field(out, "storage_cores", profile_stage_cores(stage));
+    fputc('}', out);
+}
+
 void profile_print_json(FILE *out, const profile_subject *subject)
 {
     const profile_data *data = subject->data;
@@ -209,6 +245,8 @@ void profile_print_json(FILE *out, const profile_subject *subject)
     fputc('}', out);
     put_bins(out, s);
     put_field(out, "node_slowness", s->n_told > 0 ? s->node_s / s->told_local_s : NAN);
+    if (subject->stage)
+        put_stage(out, subject->stage);
     fputs(",\"samples\":[", out);
     for (size_t i = 0; i < data->n; i++)
         put_sample(out, data, i);

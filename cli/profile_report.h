@@ -2,7 +2,7 @@
 #ifndef PEN_CLI_PROFILE_REPORT_H
 #define PEN_CLI_PROFILE_REPORT_H
 
-#include "profile_stats.h"
+#include "profile_stage.h"
 
 #include <stdio.h>
 
@@ -15,6 +15,7 @@ typedef struct profile_subject {
     long long n_failed; /* samples that cannot be decoded */
     const profile_data *data;
     const profile_stats *stats;
+    const profile_stage *stage; /* NULL: nobody asked */
 } profile_subject;
 
 /* "Decode", "RandomResizedCrop"; of the file and what is cut out of it, "". */

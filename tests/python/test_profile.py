@@ -114,6 +114,17 @@ def test_the_table_is_for_a_person(photos: Path, tmp_path: Path) -> None:
     assert json.loads(out.read_text())["measured"] == 7
 
 
+def test_a_job_with_a_slow_device_does_not_wait_for_its_data(photos: Path) -> None:
+    options = ("--samples", 4, "--step-ms", "20,5", "--batch-size", 1, "--threads", 2)
+    told = json.loads(penstock("profile", photos, *options, "--json", "-").stdout)["job"]
+    assert told["is_io_bound"] is False
+    assert told["device_s"] >= 0.014 and told["fetched"] == N
+    assert 0 < told["net_smallest_s"] < told["net_s"] < told["device_s"]
+    assert told["client_s"] > 0 and told["storage_s"] > 0
+    run = penstock("profile", photos, "--samples", 2, "--step-ms", 1, "--batch-size", 1)
+    assert "ms a sample, each alone: device" in run.stdout and "I/O-bound" in run.stdout
+
+
 def test_a_resize_and_its_crop_are_one_row(photos: Path) -> None:
     run = penstock("profile", photos, "--ops", "imagenet-val", "--samples", 3)
     assert "CenterCrop" in run.stdout and "\nResize" not in run.stdout
@@ -153,6 +164,8 @@ def test_what_cannot_be_decoded_is_left_out_and_told(spoiled: Path, tmp_path: Pa
         (("--samples", "0"), "from 1 to"),
         (("--samples", "many"), "from 1 to"),
         (("--plot", "a.png"), "FILE.svg"),
+        (("--step-ms", "0"), "MEAN,JITTER"),
+        (("--threads", "0"), "from 1 to"),
         (("--ops", "mine"), "imagenet-train or imagenet-val"),
         (("--seed", "-1"), "2^64-1"),
         (("more",), "one DATASET"),
@@ -175,6 +188,6 @@ def test_what_cannot_be_written_is_an_error(photos: Path, tmp_path: Path) -> Non
 
 def test_help_names_every_option() -> None:
     run = penstock("profile", "--help")
-    for option in ("--ops", "--samples", "--seed", "--json", "--plot"):
+    for option in ("--ops", "--samples", "--seed", "--step-ms", "--json", "--plot"):
         assert option in run.stdout
     assert "profile" in penstock("--help").stdout
