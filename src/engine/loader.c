@@ -197,6 +197,8 @@ static int set_offload(pen_loader *loader, pen_error *err)
     rc = pen__allow_init(&loader->allow, kind, loader->pipe, pen_dataset_count(loader->ds));
     if (rc)
         return pen__fail(err, rc, -1, "out of memory");
+    for (int64_t i = 0; loader->ds->headers && i < loader->allow.headers.n; i++)
+        pen__headers_restore(&loader->allow.headers, i, loader->ds->headers[i]);
     if (wants_index(loader))
         pen__allow_keep(&loader->allow, loader->ds);
     return 0;

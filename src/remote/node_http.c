@@ -314,13 +314,14 @@ static enum MHD_Result ask_manifest(pen__exchange *x)
     const char *page = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "page"),
                *headers =
                    MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "headers");
-    uint64_t with_headers = 0;
+    uint64_t mode = PEN__PAGE_PLAIN;
     if ((page && !pen__decimal_parse(page, UINT64_MAX, &x->page)) ||
-        (headers && !pen__decimal_parse(headers, 1, &with_headers)))
-        return pen__answer_error(x, MHD_HTTP_BAD_REQUEST, "page must be a number, headers 0 or 1");
+        (headers && !pen__decimal_parse(headers, PEN__PAGE_COUNT - 1, &mode)))
+        return pen__answer_error(x, MHD_HTTP_BAD_REQUEST,
+                                 "page must be a number, headers 0, 1 or 2");
     if (x->page >= pen__manifest_pages(x->served->ds))
         return pen__answer_error(x, MHD_HTTP_NOT_FOUND, "no such page");
-    x->with_headers = with_headers;
+    x->headers = (pen__page_headers)mode;
     x->as_zstd = pen__accepts_zstd(header_of(x->connection, MHD_HTTP_HEADER_ACCEPT_ENCODING));
     return wait_for_block(x);
 }

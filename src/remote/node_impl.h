@@ -53,6 +53,14 @@ enum {
     PEN__ETAG_TEXT = PEN__DIGEST_TEXT + 2,
 };
 
+/* Headers of images in a page of the manifest. */
+typedef enum pen__page_headers {
+    PEN__PAGE_PLAIN = 0,
+    PEN__PAGE_ALL,   /* files are read to find them out */
+    PEN__PAGE_KNOWN, /* those that were found out already */
+    PEN__PAGE_COUNT
+} pen__page_headers;
+
 typedef struct pen__served {
     char name[PEN__NODE_NAME];
     pen_dataset *ds;
@@ -192,7 +200,8 @@ typedef struct pen__exchange {
     pen__bytes block;
     size_t block_len, block_from, block_to; /* of it, what is sent */
     char etag[PEN__ETAG_TEXT];
-    bool with_headers, as_zstd;
+    pen__page_headers headers; /* of a page */
+    bool as_zstd;
     uint64_t page;
     int rc;
     pen_error err;
@@ -337,8 +346,10 @@ int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_
 uint64_t pen__manifest_pages(const pen_dataset *ds);
 /* One page; its length or a PEN_E*. */
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            bool with_headers, bool as_zstd, pen__bytes *file, pen__bytes *out,
-                            pen_error *err);
+                            pen__page_headers headers, bool as_zstd, pen__bytes *file,
+                            pen__bytes *out, pen_error *err);
+/* A sample was packed: remember what the parcel's head says of the image. */
+void pen__served_note(pen__served *served, int64_t id, const uint8_t *parcel, size_t len);
 
 /* ---- node_metrics.c ---- */
 

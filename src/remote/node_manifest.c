@@ -1,7 +1,7 @@
 /* node_manifest.c - reading samples for clients, and pages of the manifest.
  *
  * docs/protocol.md has the layout of a page.  What an image's header says is found out once, by
- * reading the file, and kept: twelve bytes a sample.
+ * packing the sample or by reading its file, and kept: twelve bytes a sample.
  */
 #include <string.h>
 #include <zstd.h>
@@ -11,6 +11,7 @@
 #include "base/crc32c.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "engine/parcel.h"
 #include "remote/node_impl.h"
 #include "source/names.h"
 
@@ -107,26 +108,53 @@ static void find_header(const pen_node *node, const pen__served *served, int64_t
     out[KNOWN] = len >= 0; /* a file that could not be read may be back another time */
 }
 
-static void get_header(const pen_node *node, pen__served *served, int64_t id, pen__bytes *file,
-                       uint8_t out[PEN__NODE_HEADER])
+/* Where the header of a sample is kept; NULL: there is no memory for that.  The lock is held. */
+static uint8_t *kept_header(pen__served *served, int64_t id)
 {
-    uint8_t *kept = NULL;
-    pthread_mutex_lock(&served->header_lock);
-    if (!served->headers) /* without memory for it, it is found out every time */
+    if (!served->headers)
         served->headers = pen__calloc((size_t)pen_dataset_count(served->ds), PEN__NODE_HEADER);
-    if (served->headers)
-        kept = served->headers + id * PEN__NODE_HEADER;
+    return served->headers ? served->headers + id * PEN__NODE_HEADER : NULL;
+}
+
+static void keep_header(pen__served *served, int64_t id, const uint8_t header[PEN__NODE_HEADER])
+{
+    pthread_mutex_lock(&served->header_lock);
+    uint8_t *kept = kept_header(served, id);
+    if (kept)
+        memcpy(kept, header, PEN__NODE_HEADER);
+    pthread_mutex_unlock(&served->header_lock);
+}
+
+/* False: it is not known; all 0 then. */
+static bool look_up_header(pen__served *served, int64_t id, uint8_t out[PEN__NODE_HEADER])
+{
+    memset(out, 0, PEN__NODE_HEADER);
+    pthread_mutex_lock(&served->header_lock);
+    const uint8_t *kept = kept_header(served, id);
     if (kept)
         memcpy(out, kept, PEN__NODE_HEADER);
     pthread_mutex_unlock(&served->header_lock);
-    if (!kept || !out[KNOWN]) {
+    return out[KNOWN];
+}
+
+static void get_header(const pen_node *node, pen__served *served, int64_t id,
+                       pen__page_headers which, pen__bytes *file, uint8_t out[PEN__NODE_HEADER])
+{
+    if (!look_up_header(served, id, out) && which == PEN__PAGE_ALL) {
         find_header(node, served, id, file, out);
-        pthread_mutex_lock(&served->header_lock);
-        if (kept)
-            memcpy(kept, out, PEN__NODE_HEADER);
-        pthread_mutex_unlock(&served->header_lock);
+        keep_header(served, id, out);
     }
     out[KNOWN] = 0;
+}
+
+void pen__served_note(pen__served *served, int64_t id, const uint8_t *parcel, size_t len)
+{
+    pen__parcel p;
+    uint8_t header[PEN__NODE_HEADER];
+    if (pen__parcel_read(&p, parcel, len, NULL) != 0 || !pen__parcel_takes(&p.info))
+        return; /* no image, or none that anybody would want to know of */
+    write_header(&p.info, header);
+    keep_header(served, id, header);
 }
 
 /* ---- pages ---- */
@@ -137,20 +165,19 @@ uint64_t pen__manifest_pages(const pen_dataset *ds)
 }
 
 /* Its records begin at `first`, and are n. */
-static size_t page_bound(const pen_dataset *ds, int64_t first, int64_t n, bool with_headers)
+static size_t page_bound(const pen_dataset *ds, int64_t first, int64_t n, pen__page_headers headers)
 {
     char key[PEN_KEY_MAX];
     size_t len = PAGE_HEAD + PAGE_TAIL;
     for (int64_t id = first; id < first + n; id++) {
         const int64_t key_len = pen_dataset_key(ds, id, key, sizeof key);
-        len += RECORD_HEAD + (with_headers ? PEN__NODE_HEADER : 0) +
-               (size_t)(key_len > 0 ? key_len : 0);
+        len += RECORD_HEAD + (headers ? PEN__NODE_HEADER : 0) + (size_t)(key_len > 0 ? key_len : 0);
     }
     return len;
 }
 
 static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t id,
-                             bool with_headers, pen__bytes *file, uint8_t *at)
+                             pen__page_headers headers, pen__bytes *file, uint8_t *at)
 {
     char key[PEN_KEY_MAX];
     const int64_t key_len = pen_dataset_key(served->ds, id, key, sizeof key);
@@ -159,8 +186,8 @@ static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t 
     pen__put_le(at + 8, (uint64_t)pen_dataset_label(served->ds, id), 8);
     pen__put_le(at + 16, n, 2);
     at += RECORD_HEAD;
-    if (with_headers) {
-        get_header(node, served, id, file, at);
+    if (headers) {
+        get_header(node, served, id, headers, file, at);
         at += PEN__NODE_HEADER;
     }
     memcpy(at, key, n);
@@ -179,23 +206,23 @@ static int64_t compress(pen__bytes *page, size_t len, pen_error *err)
 }
 
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            bool with_headers, bool as_zstd, pen__bytes *file, pen__bytes *out,
-                            pen_error *err)
+                            pen__page_headers headers, bool as_zstd, pen__bytes *file,
+                            pen__bytes *out, pen_error *err)
 {
     const int64_t first = (int64_t)page * PEN__NODE_PAGE,
                   left = pen_dataset_count(served->ds) - first,
                   n = left < PEN__NODE_PAGE ? left : PEN__NODE_PAGE;
-    const size_t len = page_bound(served->ds, first, n, with_headers);
+    const size_t len = page_bound(served->ds, first, n, headers);
     if (pen__bytes_reserve(out, len) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     memcpy(out->data, "PENM", 4);
     pen__put_le(out->data + 4, 1, 4);
     pen__put_le(out->data + 8, (uint64_t)first, 8);
     pen__put_le(out->data + 16, (uint64_t)n, 4);
-    pen__put_le(out->data + 20, with_headers, 4);
+    pen__put_le(out->data + 20, headers != PEN__PAGE_PLAIN, 4);
     uint8_t *at = out->data + PAGE_HEAD;
     for (int64_t id = first; id < first + n; id++)
-        at = write_record(node, served, id, with_headers, file, at);
+        at = write_record(node, served, id, headers, file, at);
     pen__put_le(at, pen__crc32c(0, out->data, len - PAGE_TAIL), 4);
     return as_zstd ? compress(out, len, err) : (int64_t)len;
 }

@@ -249,9 +249,11 @@ static void do_item(worker *w, const task *t)
     pen_error err = {0};
     const int64_t len = pen__served_read(node, x->served, id, &w->file, &err);
     const int64_t n = len < 0 ? len : pack_item(w, t, len, &err);
-    if (n >= 0)
+    if (n >= 0) {
+        pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
         pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0, thread_cpu_ns() - began,
                               w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
+    }
     const int64_t cpu_ns = thread_cpu_ns() - began;
 
     pthread_mutex_lock(&node->lock);
@@ -279,7 +281,7 @@ static int64_t make_block(worker *w, pen__exchange *x, pen__bytes *out, char eta
                           pen_error *err)
 {
     if (x->route.kind == PEN__ROUTE_MANIFEST)
-        return pen__manifest_write(w->node, x->served, x->page, x->with_headers, x->as_zstd,
+        return pen__manifest_write(w->node, x->served, x->page, x->headers, x->as_zstd,
                                    &w->file, out, err);
     char digest[PEN__DIGEST_TEXT];
     const int64_t len = pen__served_read(w->node, x->served, x->route.id, out, err);

@@ -7,6 +7,7 @@
 
 #include "base/crc32c.h"
 #include "base/fail.h"
+#include "engine/headers.h"
 #include "remote/little_endian.h"
 
 enum { HEAD = 24, RECORD = 18, IMAGE_HEADER = 12, TRAILER = 4, VERSION = 1, HAS_HEADERS = 1 };
@@ -57,6 +58,26 @@ static int64_t take(const uint8_t *src, size_t at, size_t end, size_t header,
                                  .key_len = key_len,
                                  .header = header ? src + at + RECORD : NULL};
     return (int64_t)size;
+}
+
+uint64_t pen__page_header(const uint8_t h[12])
+{
+    const pen_image_info info = {
+        .format = (pen_format)h[0],
+        .width = pen__le16(h + 8),
+        .height = pen__le16(h + 10),
+        .channels = h[1],
+        .bits = h[2],
+        .orientation = h[3],
+        .is_progressive = h[4] & 1,
+        .is_grey = h[4] >> 1 & 1,
+        .is_animated = h[4] >> 2 & 1,
+        .sampling_h = h[5],
+        .sampling_v = h[6],
+    };
+    pen_image_info sane;
+    const uint64_t word = pen__headers_pack(&info);
+    return pen__headers_unpack(word, &sane) ? word : 0;
 }
 
 int pen__page_parse(const uint8_t *src, size_t len, uint64_t first, uint32_t n, pen__page_sink sink,

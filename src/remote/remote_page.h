@@ -20,6 +20,10 @@ typedef struct pen__page_record {
     const uint8_t *header; /* 12 bytes, or NULL */
 } pen__page_record;
 
+/* A record's header as a number of engine/headers.h; 0: the server does not know it, or it is none
+ * that an image could have. */
+uint64_t pen__page_header(const uint8_t header[12]);
+
 /* Gets each record in turn; another answer than 0 ends the parsing with it. */
 typedef int (*pen__page_sink)(void *ctx, const pen__page_record *record, pen_error *err);
 

@@ -13,12 +13,15 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "remote/remote_page.h"
+#include "source/grow.h"
 #include "source/names.h"
 
 void pen__part_fini(pen__part *part)
 {
     pen__index_fini(&part->index);
     pen__intern_fini(&part->classes);
+    pen__free(part->headers);
+    part->headers = NULL;
 }
 
 static int odd(pen_error *err, const char *what)
@@ -108,8 +111,13 @@ static int add_record(void *ctx, const pen__page_record *record, pen_error *err)
     pen__part *part = ctx;
     if (part->classes.n > 0 && record->label >= (int64_t)part->classes.n)
         return odd(err, "has fewer classes than its labels");
-    pen__found found = {
-        .length = record->length, .label = record->label, .block = (uint32_t)part->index.n};
+    const size_t n = part->index.n;
+    uint64_t *headers = pen__grow(part->headers, &part->headers_cap, n + 1, sizeof *headers);
+    if (!headers)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory after %zu samples", n);
+    part->headers = headers;
+    headers[n] = record->header ? pen__page_header(record->header) : 0;
+    pen__found found = {.length = record->length, .label = record->label, .block = (uint32_t)n};
     return add_key(&part->index, record->key, record->key_len, &found, err);
 }
 
@@ -214,15 +222,34 @@ static int append(pen_dataset *ds, const pen__part *part, int shard, pen_error *
     return 0;
 }
 
+/* Behind each other, as the ids are. */
+static int join_headers(pen_dataset *ds, const pen__part *parts, int n)
+{
+    size_t n_all = 0;
+    for (int i = 0; i < n; i++)
+        n_all += parts[i].index.n;
+    ds->headers = pen__calloc(n_all, sizeof *ds->headers);
+    if (!ds->headers)
+        return PEN_ENOMEM;
+    uint64_t *at = ds->headers;
+    for (int i = 0; i < n; at += parts[i++].index.n)
+        memcpy(at, parts[i].headers, parts[i].index.n * sizeof *at);
+    return 0;
+}
+
 int pen__parts_join(pen_dataset *ds, pen__part *parts, int n, pen_error *err)
 {
     if (n == 1) {
         ds->index = parts[0].index;
         ds->classes = parts[0].classes;
+        ds->headers = parts[0].headers;
         parts[0].index = (pen__index){0};
         parts[0].classes = (pen__intern){0};
+        parts[0].headers = NULL;
         return 0;
     }
+    if (join_headers(ds, parts, n) != 0)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     int rc = unite_classes(ds, parts, n);
     if (rc)
         return pen__fail(err, rc, -1, "out of memory");

@@ -22,6 +22,8 @@ typedef struct pen__part {
     char hash[PEN__DIGEST_TEXT];
     pen__intern classes; /* in order of label */
     pen__index index;    /* ids as the server has them; blocks are ids, shards 0 */
+    uint64_t *headers;   // (index.n), as in pen_dataset
+    size_t headers_cap;
 } pen__part;
 
 void pen__part_fini(pen__part *part);

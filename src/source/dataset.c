@@ -209,6 +209,7 @@ void pen_dataset_unref(pen_dataset *ds)
     pen__index_fini(&ds->index);
     pen__intern_fini(&ds->classes);
     pen__free(ds->cache);
+    pen__free(ds->headers);
     if (ds->root_fd >= 0)
         close(ds->root_fd);
     pen__free(ds->root);

@@ -75,11 +75,12 @@ struct pen_dataset {
     pen__index index;
     pen__intern classes; /* in order of label */
     char hash[PEN__DIGEST_TEXT];
-    char *cache;      /* the cache directory, or NULL */
-    char *root;       /* folder, list: the directory, manifest: the one it is in; for messages */
-    int root_fd;      /* what names are relative to, or -1 */
-    bool is_confined; /* links do not lead out of it, and messages do not tell where it is */
-    void *state;      /* tar: its shards */
+    char *cache;       /* the cache directory, or NULL */
+    char *root;        /* folder, list: the directory, manifest: the one it is in; for messages */
+    int root_fd;       /* what names are relative to, or -1 */
+    bool is_confined;  /* links do not lead out of it, and messages do not tell where it is */
+    uint64_t *headers; // (index.n): of images, as far as they are known (engine/headers.h); or NULL
+    void *state;       /* tar: its shards */
     size_t state_bytes;
 };
 

@@ -552,6 +552,26 @@ static void a_profile_changes_nothing_but_what_is_known(void **state)
     assert_int_equal(run_knowing(o, want), PICTURES); /* and the damage is mended */
 }
 
+static void headers_that_the_dataset_has_are_known_at_once(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(2);
+    pen_loader_opts o = options(2);
+    const pen_image_info info = {.format = PEN_FORMAT_JPEG,
+                                 .width = 90, /* which it may well not be: nothing depends on it */
+                                 .height = 60,
+                                 .channels = 3,
+                                 .bits = 8,
+                                 .orientation = 1,
+                                 .sampling_h = 1,
+                                 .sampling_v = 1};
+    o.use_index = 0;
+    ds->headers = pen__calloc(PICTURES, sizeof *ds->headers);
+    ds->headers[3] = ds->headers[5] = pen__headers_pack(&info);
+    ds->headers[4] = 1; /* nonsense */
+    assert_int_equal(run_knowing(o, want), 2);
+}
+
 static void a_disk_that_takes_nothing_is_a_warning(void **state)
 {
     (void)state;
@@ -620,6 +640,7 @@ int main(void)
         TEST(damaged_files_that_come_packed_are_the_samples_fault),
         TEST(closing_does_not_wait_for_a_node_that_hangs),
         TEST(a_profile_changes_nothing_but_what_is_known),
+        TEST(headers_that_the_dataset_has_are_known_at_once),
         TEST(a_disk_that_takes_nothing_is_a_warning),
         TEST(failed_allocations_end_in_an_error_or_the_same_stream),
     };

@@ -3,6 +3,7 @@
 #include "wire.h"
 
 #include "base/mem.h"
+#include "engine/headers.h"
 #include "remote/remote_page.h"
 #include "remote/remote_part.h"
 
@@ -224,6 +225,7 @@ static void parts_are_joined_with_the_union_of_their_classes(void **state)
     pen__part_fini(&parts[1]);
     pen__index_fini(&joined.index);
     pen__intern_fini(&joined.classes);
+    pen__free(joined.headers);
     pen_dataset_unref(d);
     pen_dataset_unref(e);
 }
@@ -243,6 +245,28 @@ static void samples_take_no_more_memory_than_they_may(void **state)
     assert_in_range(pen__part_bytes(&part), 6 * 32, 1 << 20);
     pen__part_fini(&part);
     pen_dataset_unref(d);
+}
+
+static void headers_of_images_are_kept_where_they_could_be(void **state)
+{
+    (void)state;
+    static wire page;
+    pen__part part = {.count = 3, .page = 3};
+    pen_image_info info;
+    make_page(&page, 1);
+    page.bytes[24 + 18 + 12 + 3 + 18] = 9; /* the second has a format that nobody knows */
+    page.n -= 4;
+    end_page(&page);
+    assert_int_equal(pen__part_add_page(&part, page.bytes, page.n, NULL), 0);
+    assert_true(pen__headers_unpack(part.headers[0], &info));
+    assert_int_equal(info.format, PEN_FORMAT_JPEG);
+    assert_int_equal(info.width, 16);
+    assert_int_equal(info.height, 32);
+    assert_int_equal(info.sampling_v, 2);
+    assert_true(part.headers[1] == 0 && part.headers[2] == part.headers[0]);
+    static const uint8_t unknown[12] = {0};
+    assert_true(pen__page_header(unknown) == 0);
+    pen__part_fini(&part);
 }
 
 static void odd_descriptions_are_errors(void **state)
@@ -294,6 +318,7 @@ static void failing_allocations_leave_nothing_behind(void **state)
         pen__part_fini(&parts[1]);
         pen__index_fini(&joined.index);
         pen__intern_fini(&joined.classes);
+        pen__free(joined.headers);
         assert_int_equal(pen__mem_live(), live);
     }
     pen_dataset_unref(d);
@@ -303,6 +328,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_come_with_and_without_headers),
+        cmocka_unit_test(headers_of_images_are_kept_where_they_could_be),
         cmocka_unit_test(a_page_cut_at_any_byte_is_an_error),
         cmocka_unit_test(any_flipped_bit_is_an_error),
         cmocka_unit_test(sealed_nonsense_is_an_error),

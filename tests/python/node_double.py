@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 import penstock
 
@@ -123,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         elif len(parts) == 3:
             self.reply(200, json.dumps(shelf.describe(parts[2]) | self.node.lies).encode())
         else:
-            page = self.node.spoil_page(shelf.page(int(query.removeprefix("page="))))
+            page = self.node.spoil_page(shelf.page(int(parse_qs(query)["page"][0])))
             if "gzip" in self.headers.get("Accept-Encoding", ""):
                 self.reply(200, gzip.compress(page), Content_Encoding="gzip")
             else:

@@ -94,6 +94,19 @@ def test_the_manifest_has_keys_lengths_labels_and_headers(node: Node, folder: Pa
     assert packed[2][:4] == b"\x28\xb5\x2f\xfd"
 
 
+def test_headers_of_samples_that_were_sent_are_known(folder: Path) -> None:
+    with serving("--name", "data", folder) as node:
+        known = "/v1/data/data/manifest?page=0&headers=2"
+        before = node.ask("GET", known)[2]
+        assert not any(before[24 + 18 : 24 + 30])
+        count = struct.unpack_from("<I", before, 16)[0]
+        items = [[number, 1, 0, 0, 1] for number in range(count)]
+        assert node.ask("POST", "/v1/data/data/samples", order(items))[0] == 200
+        after = node.ask("GET", known)[2]
+        assert after != before
+        assert after == node.ask("GET", "/v1/data/data/manifest?page=0&headers=1")[2]
+
+
 def test_frames_come_for_all_items_and_errors_in_their_own(node: Node, folder: Path) -> None:
     files = sorted(folder.glob("*/*"), key=lambda file: (file.parent.name, file.name))
     items = [[number, 1, 0, 0, 1] for number in (*range(len(files)), 10**6)]
