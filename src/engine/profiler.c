@@ -259,7 +259,7 @@ static int ask_node(pen_profiler *p, double *cpu_s, pen_error *err)
     const pen__source *source = p->ds->source;
     int64_t node_ns = -1; /* not told */
     const pen__wanted wanted = {
-        p->pipe, p->key, {(int)p->pipe->n_image_ops, PEN__FORMS_ALL}, &node_ns};
+        p->pipe, p->key, {(int)p->pipe->n_image_ops, PEN__FORMS_ALL}, &node_ns, true};
     if (!source->fetch)
         return 0;
     int64_t n = reserve(&p->made, cap, err);

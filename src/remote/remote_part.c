@@ -124,7 +124,8 @@ static int add_record(void *ctx, const pen__page_record *record, pen_error *err)
 int64_t pen__part_bytes(const pen__part *part)
 {
     const pen__index *index = &part->index;
-    return pen__index_bytes(index) + (int64_t)(index->cap_names + index->dirs.cap_bytes);
+    return pen__index_bytes(index) + (int64_t)(index->cap_names + index->dirs.cap_bytes) +
+           (int64_t)(part->headers_cap * sizeof *part->headers);
 }
 
 int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_error *err)
