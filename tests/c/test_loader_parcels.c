@@ -405,7 +405,7 @@ static void a_batch_waits_for_a_dead_line_once(void **state)
     o.ready_batches = 2;
     pen_error err;
     assert_int_equal(code_of_epoch(&o, &err), PEN_EIO);
-    assert_in_range(node.n_failed, 1, 2);
+    assert_in_range(node.n_failed, 1, 3); /* two batches, and the next as the first is taken */
 }
 
 static void a_wrong_parcel_is_nothing_to_skip_a_sample_for(void **state)
