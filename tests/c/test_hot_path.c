@@ -38,6 +38,7 @@ static int set_up(void **state)
         snprintf(name, sizeof name, "data/c/%03d.jpg", i);
         make_parents(name);
         write_jpeg(in_tree(name), 200 + i, 180, (uint64_t)i);
+        make_old(in_tree(name)); /* the index of a new one is written again later */
     }
     pen_dataset_opts opts;
     pen_dataset_opts_init(&opts);
