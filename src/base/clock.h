@@ -1,4 +1,4 @@
-/* clock.h - monotonic time in nanoseconds. */
+/* clock.h - monotonic time in nanoseconds, and the time of day that files are dated by. */
 #ifndef PEN_BASE_CLOCK_H
 #define PEN_BASE_CLOCK_H
 
@@ -10,6 +10,14 @@ static inline int64_t pen__now_ns(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Seconds; only for comparing with a file's times. */
+static inline int64_t pen__file_clock_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec;
 }
 
 #endif

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/fail.h"
 #include "base/mem.h"
@@ -238,7 +238,7 @@ static const pen__entry *entry_of(const pen_dataset *ds, int64_t id)
 uint64_t pen__file_stamp(const struct stat *st)
 {
     enum { JUST_NOW_S = 2 };
-    if (st->st_mtim.tv_sec > time(NULL) - JUST_NOW_S)
+    if (st->st_mtim.tv_sec > pen__file_clock_s() - JUST_NOW_S)
         return 0;
     const int64_t facts[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec,
                              st->st_ctim.tv_sec, st->st_ctim.tv_nsec};
