@@ -14,6 +14,7 @@ static const double span_s = 1;         /* that is judged together: requests com
 static const double enough = 1.05;      /* times the bytes, to say that more come */
 static const double paying = 1.03;      /* the same of a try */
 static const double settle_s = 0.3;     /* until a new share shows */
+static const double start_s = 0.5;      /* until queues that were empty say anything */
 static const double longest_rest = 16;  /* spans */
 static const double give_back = 0.05;   /* less than that of a share is not given back */
 static const double relief = 1.25;      /* times the allowance, to forget a limit that was met */
@@ -191,7 +192,11 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
 void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double share)
 {
     if (pen__is_away(s) || (w->n_spans == 0 && w->span.seconds == 0 && !(s->bytes_per_s > 0)))
-        return;              /* nobody is there, or nothing has come yet */
+        return; /* nobody is there, or nothing has come yet */
+    if (!w->has_begun) {
+        w->has_begun = true;
+        w->settling_s = start_s;
+    }
     if (share != w->share) { /* what comes now was asked for before */
         w->share = share;
         w->settling_s = settle_s;

@@ -68,6 +68,7 @@ typedef struct pen__offload_watch {
     double tried_at;                  /* what it stood at before */
     double rest, rest_next;           /* spans until the next try */
     double share, settling_s;
+    bool has_begun;
     pen__offload_span span; /* the present one */
 } pen__offload_watch;
 

@@ -293,6 +293,26 @@ static void a_job_that_waits_for_its_device_offloads_nothing(void **state)
     assert_near(j.share, 0);
 }
 
+/* Queues are empty when a job begins, so that its loop waits, and little comes. */
+static void a_beginning_says_nothing_about_the_network(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 1, .noise = 0.1};
+    j.truth.device_s = 0.102; /* hardly slower than the network */
+    for (int i = 0; i < 100; i++) {
+        pen_policy_state s = live(&j);
+        pen__offload_facts known;
+        if (i < 4) {
+            s.wait_share = 0.9;
+            s.bytes_per_s *= 0.5;
+        }
+        pen__offload_look(&j.watch, &s, j.share);
+        if (pen__offload_is_due(&j.watch) && pen__offload_know(&j.watch, &s, &known))
+            j.share = pen__offload_settle(&known, j.share);
+        assert_near(j.share, 0);
+    }
+}
+
 static void a_plan_follows_the_world(void **state)
 {
     (void)state;
@@ -473,6 +493,7 @@ int main(void)
         cmocka_unit_test(any_job_comes_near_its_best),
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
         cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
+        cmocka_unit_test(a_beginning_says_nothing_about_the_network),
         cmocka_unit_test(a_plan_follows_the_world),
         cmocka_unit_test(the_smaller_of_what_is_told_and_what_was_met_counts),
         cmocka_unit_test(an_allowance_is_planned_with_at_once),
