@@ -83,8 +83,9 @@ static void crop(bench *b, const sample *s, bool from_cut, uint8_t *dst)
         plan.window.x -= s->kept.x;
         plan.window.y -= s->kept.y;
     }
-    if (pen__run(b->pipe, &plan, &info, s->params, &s->key, b->dec, from_cut ? s->cut : s->file,
-                 from_cut ? s->n_cut : s->len, b->scratch, dst, NULL, &err) != 0)
+    const pen__input in =
+        pen__input_of_file(&plan, &info, from_cut ? s->cut : s->file, from_cut ? s->n_cut : s->len);
+    if (pen__run(b->pipe, &plan, s->params, &s->key, b->dec, &in, b->scratch, dst, NULL, &err) != 0)
         die("decode", &err);
 }
 
