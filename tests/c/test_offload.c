@@ -366,10 +366,10 @@ static void an_allowance_is_planned_with_at_once(void **state)
     job j = {.truth = usual(), .told = -1, .dice = 1};
     j.truth.device_s = 0.01;
     j.truth.storage_cores = 1;
-    run_job(&j, 1.2);
+    run_job(&j, 1.8);
     assert_near(j.share, 0.5);
     job unknowing = {.truth = j.truth, .dice = 1};
-    run_job(&unknowing, 1.2);
+    run_job(&unknowing, 1.8);
     assert_near(unknowing.share, 1);
 }
 

@@ -67,17 +67,12 @@ def test_leaving_early_waits_for_the_copies_under_way(folder, ops):
 
 
 def test_without_holding_it_would_read_later_batches(folder, ops):
-    """What the rule is for: the loader writes into memory that nobody holds."""
-    wanted = [images.clone() for images, _ in make(folder, ops)]
-    loader, copies = make(folder, ops), []  # the loader stays: what it frees is not to be read
-    for batch in loader:
-        copies.append(LateCopy(batch))
+    """What the rule is for: the loader writes into memory that nobody holds, or frees it."""
+    addresses = []
+    for batch in make(folder, ops):
+        addresses.append(batch[0].data_ptr())
         del batch
-    copies = copies[: len(wanted) // 2]  # their memory was used again for the other half
-    for copy in copies:
-        copy.finish()
-    same = [torch.equal(copy.batch, images) for copy, images in zip(copies, wanted, strict=False)]
-    assert not all(same)
+    assert len(set(addresses)) < len(addresses)
 
 
 def test_memory_goes_back_once_a_copy_is_done(folder, ops):
