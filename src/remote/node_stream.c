@@ -144,11 +144,17 @@ void pen__hold(pen__exchange *x, int64_t bytes)
     }
 }
 
+/* A quarter is left to who has little: a few that take much and read it slowly are not to have all.
+ */
 bool pen__may_hold(const pen__exchange *x, int64_t bytes)
 {
-    const int64_t all = x->node->held_bytes, own = x->client->held_bytes,
-                  most = x->node->opts.memory_bytes;
-    return all == 0 || (all + bytes <= most && (own == 0 || own + bytes <= most / 2));
+    const int64_t most = x->node->opts.memory_bytes, all = x->node->held_bytes + bytes,
+                  own = x->client->held_bytes + bytes;
+    if (all == bytes)
+        return true;
+    if (own == bytes)
+        return all <= most;
+    return own <= most / 2 && all <= (own <= most / 16 ? most : most - most / 4);
 }
 
 void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,

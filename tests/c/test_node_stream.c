@@ -79,9 +79,9 @@ static void answers_stay_within_memory(void **state)
 {
     (void)state;
     static pen_node node;
-    pen__client one = {0}, two = {0};
+    pen__client one = {0}, two = {0}, three = {0};
     pen__exchange a = {.node = &node, .client = &one}, b = {.node = &node, .client = &one},
-                  c = {.node = &node, .client = &two};
+                  c = {.node = &node, .client = &two}, d = {.node = &node, .client = &three};
     node.opts.memory_bytes = 1000;
     assert_true(pen__may_hold(&a, 5000)); /* where nothing is held, there is always room */
     pen__hold(&a, 300);
@@ -94,7 +94,9 @@ static void answers_stay_within_memory(void **state)
     node.is_short = true;
     pen__hold(&c, -400);
     assert_false(node.is_short); /* who waits for room was woken */
-    assert_true(pen__may_hold(&b, 200));
+    assert_true(pen__may_hold(&b, 150));
+    assert_false(pen__may_hold(&b, 151)); /* the last quarter is for who has little */
+    assert_true(pen__may_hold(&d, 400));
     assert_int_equal(one.held_bytes + two.held_bytes, node.held_bytes);
     pen__hold(&c, -c.held_bytes);
     pen__hold(&a, -a.held_bytes);
