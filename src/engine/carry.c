@@ -22,6 +22,7 @@
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/parts.h"
+#include "source/names.h"
 #include "source/source.h"
 
 enum {
@@ -256,12 +257,11 @@ static int run_whole(const pen__carry_env *env, pen__carrier *c, const pen_key *
                      size_t len, void *scratch, void *dst, pen__stage_ns *times, pen_error *err)
 {
     const pen_image_info before = c->info;
-    if (pen__parts_read(env, key, false, src, len) != (int64_t)len) {
-        int64_t n = pen_dataset_read(env->ds, key->sample, src, len, err);
-        if (n < 0)
-            return (int)n;
-    }
-    int rc = pen_image_probe(src, len, &c->info, err);
+    pen__carry_env all_of_it = *env;
+    all_of_it.parts = PEN__PARTS_NEVER;
+    int rc = pen__carry_read(&all_of_it, &c->reading, key, src, len, err);
+    if (rc == 0)
+        rc = pen_image_probe(src, len, &c->info, err);
     if (rc == 0 && memcmp(&before, &c->info, sizeof before) != 0)
         rc = pen__fail(err, PEN_EIO, -1, "the file changed while it was read");
     return rc ? rc : run_once(env, c, key, src, len, scratch, dst, times, err);
@@ -395,12 +395,15 @@ int pen__carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, i
         return PEN_ECANCELED;
     if (err)
         err->sample = key->sample;
-    char name[256];
-    if (pen_dataset_key(env->ds, key->sample, name, sizeof name) < 0)
-        snprintf(name, sizeof name, "id %lld", (long long)key->sample);
+    char name[PEN_KEY_MAX];
+    pen__shown shown;
+    int64_t n = pen_dataset_key(env->ds, key->sample, name, sizeof name);
+    if (n < 0)
+        n = snprintf(name, sizeof name, "id %lld", (long long)key->sample);
+    const char *text = pen__show(&shown, name, (size_t)n);
     if (err && err->offset >= 0)
-        pen__fail_prefix(err, "sample '%s', byte %lld", name, (long long)err->offset);
+        pen__fail_prefix(err, "sample '%s', byte %lld", text, (long long)err->offset);
     else
-        pen__fail_prefix(err, "sample '%s'", name);
+        pen__fail_prefix(err, "sample '%s'", text);
     return rc;
 }

@@ -110,7 +110,8 @@ int64_t pen__parts_read(const pen__carry_env *env, const pen_key *key, bool is_s
         return 0;
     int64_t n = is_slow && len >= MIN_FILE ? read_parts(env, key, &from, dst, len) : 0;
     if (n == 0 && read_at(&from, dst, 0, len)) {
-        write_note(dst, len, (pen__file_note){from.stamp, false});
+        const bool has_use = env->parts != PEN__PARTS_NEVER;
+        write_note(dst, len, (pen__file_note){has_use ? from.stamp : 0, false});
         n = (int64_t)len;
     }
     pen__opened_close(&from);

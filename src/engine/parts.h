@@ -1,10 +1,10 @@
 /* parts.h - a sample's file in memory: all of it or, where reading is slow, what its journey needs.
  *
  * A crop of an indexed JPEG file is decoded from the file's head and some rows of MCUs
- * (ops/jpeg_extent.h), on average two thirds of an ImageNet file.  Where the rest would take a
- * millisecond or more, it is not read.  Bytes stay where they are in the file, and what is between
- * them is left as it was: nobody looks there, and whoever finds that he would have to asks for all.
- * Pixels are the same either way.
+ * (ops/jpeg_extent.h), on average two thirds of an ImageNet file.  Where reading a
+ * sample usually takes a millisecond or more, the rest is not read.  Bytes stay where they are in
+ * the file, and what is between them is left as it was: nobody looks there, and whoever finds that
+ * he would have to asks for all. Pixels are the same either way.
  *
  * Whether the index fits is told by a hash of the whole file where there is one, and by the file's
  * length and times (its stamp) where there is not.  PENSTOCK_PARTS=off is for file systems whose

@@ -438,7 +438,9 @@ static int decode_marked(strips *s, pen__jpeg_window *own, source from)
     if (from == GIVEN && !pen__jpeg_marks_load(s->marks, own->known, own->n_known,
                                                own->is_partial ? NULL : job->src, job->len))
         return PEN__JPEG_DECLINED;
-    if (own->is_partial && (s->marks->n_rows < s->n_strips_read || needs_end(s)))
+    /* The entry may be another by now than the one by which the parts were chosen. */
+    if (own->is_partial &&
+        (s->marks->stamp != own->stamp || s->marks->n_rows < s->n_strips_read || needs_end(s)))
         return PEN__JPEG_DECLINED;
     s->gathers = own->gathers && !own->is_partial && s->marks->grid.per_row > 0;
     int32_t n_rows = s->marks->n_rows;

@@ -407,7 +407,7 @@ static void parts_are_enough_for_windows(void **state)
                 file part = only_extent(f, entry, window, &n_missing);
                 assert_non_null(part.data);
                 pen__decoder_give_marks(p->own, entry.data, entry.len);
-                pen__decoder_give_stamp(p->own, 7, true);
+                pen__decoder_give_stamp(p->own, 0, true); /* as when it was gathered */
                 assert_int_equal(decode_into(p->own, part, window, px[0], NULL), 0);
                 assert_int_equal(decode_into(p->library, f, window, px[1], NULL), 0);
                 assert_memory_equal(px[0], px[1],
@@ -419,7 +419,8 @@ static void parts_are_enough_for_windows(void **state)
     assert_true(n_missing > 0);
 }
 
-/* Without marks, with those of another file, or with other bytes: all of the file is asked for. */
+/* Without marks, with those of another file, of another time, or with other bytes: all of the file
+ * is asked for. */
 static void parts_that_do_not_fit_are_no_verdict(void **state)
 {
     enum { W = 160, H = 200 };
@@ -431,12 +432,12 @@ static void parts_that_do_not_fit_are_no_verdict(void **state)
     file entry = gather(p->own, f, no_marks, (pen__rect){0, 0, W, H});
     file other = gather(p->own, g, no_marks, (pen__rect){0, 0, W, H});
     file part = only_extent(f, entry, window, &n_missing);
-    const file entries[] = {{0}, other, entry};
-    for (int i = 0; i < 3; i++) {
-        if (i == 2)
+    const file entries[] = {{0}, other, entry, entry};
+    for (int i = 0; i < 4; i++) {
+        if (i == 3)
             memset(part.data + part.len / 2, 0x5A, 100);
         pen__decoder_give_marks(p->own, entries[i].data, entries[i].len);
-        pen__decoder_give_stamp(p->own, 7, true);
+        pen__decoder_give_stamp(p->own, i == 2 ? 7 : 0, true); /* of a file that has changed */
         assert_int_equal(decode_into(p->own, part, window, px, NULL), PEN_AGAIN);
     }
     assert_int_equal(decode_into(p->own, f, window, px, NULL), 0); /* the next one is whole again */
