@@ -392,11 +392,15 @@ static void note_source(memory *m, const pen_policy_state *s, double workers)
 /* Many readers brought no more than none, because the source is at its limit.  Then a few are
  * right: workers that read for themselves leave it idle while they compute, for some hundredths of
  * the time, which is less than a trial can tell. */
-static void keep_source_busy(const pen_knob_info *table, pen_knobs *knobs)
+static bool keep_source_busy(const memory *m, const pen_knob_info *table, pen_knobs *knobs)
 {
-    if (move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * BUSY_READERS, true) &&
-        knobs->value[PEN_KNOB_READ_AHEAD] <= 2 * BUSY_READERS)
-        move(table, knobs, PEN_KNOB_IO, BUSY_READERS, false);
+    /* Many workers keep it busy themselves, and all go through the same gate. */
+    if (m->subject != MORE_THREADS || !(m->expected_rate > 0) || !(m->source_rate > 0) ||
+        knobs->value[PEN_KNOB_WORKERS] > BUSY_READERS ||
+        !move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * BUSY_READERS, true))
+        return false;
+    move(table, knobs, PEN_KNOB_IO, BUSY_READERS, false);
+    return true;
 }
 
 static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_info *table,
@@ -409,8 +413,12 @@ static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_in
     const bool is_kept = end == PEN__TRIAL_KEPT;
     m->off_next[m->subject] = 0;
     note_source(m, s, workers);
+    const bool keeps_some = !is_kept && keep_source_busy(m, table, knobs);
     pen__reason(reason, "%s %s: %.0f to %.0f samples/s, waiting %.0f to %.0f %%",
-                change_names[m->subject], is_kept ? "stay" : "go back",
+                change_names[m->subject],
+                is_kept      ? "stay"
+                : keeps_some ? "go back, but for a few readers"
+                             : "go back",
                 pen__measure_rate(&m->trial.old), pen__measure_rate(&m->trial.now),
                 100 * pen__measure_waits(&m->trial.old), 100 * pen__measure_waits(&m->trial.now));
     m->base = is_kept ? m->trial.now : m->trial.old;
@@ -419,8 +427,6 @@ static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_in
     else
         hold(m, m->subject);
     note_given_back(m, is_kept);
-    if (m->subject == MORE_THREADS && !is_kept && m->source_rate > 0)
-        keep_source_busy(table, knobs);
     const bool takes_as_long = s->read_s > 0.75 * m->tried_read_s;
     if (m->subject == FEWER_READERS && !is_kept && takes_as_long) /* nobody queued: it is slower */
         m->best_read_s = m->tried_read_s;
