@@ -41,9 +41,9 @@ static PyObject *guest_say(PyObject *object, PyObject *text)
     const char *json = PyUnicode_AsUTF8AndSize(text, &len);
     if (!json)
         return NULL;
-    int rc = pen_guest_say(((py_guest *)object)->guest, json, (size_t)len);
-    if (rc < 0)
-        return py_raise(py_state_of(object), rc, NULL);
+    int rc; /* a request that is being answered may hold the lock */
+    Py_BEGIN_ALLOW_THREADS rc = pen_guest_say(((py_guest *)object)->guest, json, (size_t)len);
+    Py_END_ALLOW_THREADS if (rc < 0) return py_raise(py_state_of(object), rc, NULL);
     Py_RETURN_NONE;
 }
 
@@ -52,9 +52,10 @@ static PyObject *guest_wishes(PyObject *object, PyObject *unused)
 {
     (void)unused;
     char wishes[PEN_GUEST_WISHES_MAX];
-    const int64_t n = pen_guest_wishes(((py_guest *)object)->guest, wishes, sizeof wishes);
-    return n < 0 ? py_raise(py_state_of(object), (int)n, NULL)
-                 : PyUnicode_DecodeUTF8(wishes, (Py_ssize_t)n, NULL);
+    int64_t n;
+    Py_BEGIN_ALLOW_THREADS n = pen_guest_wishes(((py_guest *)object)->guest, wishes, sizeof wishes);
+    Py_END_ALLOW_THREADS return n < 0 ? py_raise(py_state_of(object), (int)n, NULL)
+                                      : PyUnicode_DecodeUTF8(wishes, (Py_ssize_t)n, NULL);
 }
 
 static PyMethodDef guest_methods[] = {
