@@ -101,12 +101,19 @@ static int show_progress(void *ctx, int64_t done, int64_t total)
     return cli_is_interrupted();
 }
 
+static int stop_waiting(void *ctx)
+{
+    (void)ctx;
+    return cli_is_interrupted();
+}
+
 bool cli_open_dataset(cli_open *open, const char *spec)
 {
     pen_error err;
     pen_dataset_opts opts;
     pen_dataset_opts_init(&opts);
     opts.progress = show_progress;
+    opts.waiting = stop_waiting;
     if (pen_dataset_open(&open->ds, spec, &opts, &err) != 0) {
         cli_complain("%s", err.text);
         return false;

@@ -12,7 +12,7 @@
 #include "source/grow.h"
 #include "source/names.h"
 
-enum { MAX_COMPLAINT = 4096, MAX_ERROR_TEXT = 65536 };
+enum { MAX_COMPLAINT = 4096, MAX_ERROR_TEXT = 65536, MAX_KEPT = 65536 };
 
 void pen__request_fini(pen__request *request)
 {
@@ -207,6 +207,8 @@ static int begin(pen__request *request, const pen__target *target, pen__server *
     request->n_bytes = 0;
     request->frames = (pen__frames){0};
     request->fault = (pen_error){0};
+    if (request->answer.cap > MAX_KEPT) /* of a check, as long as the server pleases */
+        pen__text_fini(&request->answer);
     request->body.len = request->answer.len = 0;
     request->body.failed = request->is_cut = false;
     request->answer_cap = MAX_COMPLAINT;

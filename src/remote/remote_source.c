@@ -6,6 +6,7 @@
 #include "engine/parcel.h"
 #include "remote/remote_courier.h"
 #include "remote/remote_open.h"
+#include "source/names.h"
 #include "source/source.h"
 
 typedef struct remote_state {
@@ -81,8 +82,10 @@ static int remote_read(const pen_dataset *ds, const pen__entry *entry, uint32_t 
     int64_t n = pen__courier_bring(state->courier, &call, err);
     if (n == PEN_EIO) {
         char key[PEN_KEY_MAX];
-        pen__index_path(&ds->index, entry, pen__index_key_part(&ds->index, entry), key);
-        pen__fail_prefix(err, "sample '%.200s'", key);
+        pen__shown shown;
+        const size_t n_key =
+            pen__index_path(&ds->index, entry, pen__index_key_part(&ds->index, entry), key);
+        pen__fail_prefix(err, "sample '%s'", pen__show(&shown, key, n_key));
     }
     return n < 0 ? (int)n : 0;
 }

@@ -353,7 +353,8 @@ const char *pen_dataset_hash(const pen_dataset *ds)
 int64_t pen_dataset_index_bytes(const pen_dataset *ds)
 {
     return (int64_t)(sizeof *ds + ds->state_bytes) + pen__index_bytes(&ds->index) +
-           (int64_t)(ds->classes.cap * sizeof *ds->classes.items);
+           (int64_t)(ds->classes.cap * sizeof *ds->classes.items) +
+           (ds->headers ? (int64_t)(ds->index.n * sizeof *ds->headers) : 0);
 }
 
 int64_t pen_dataset_key(const pen_dataset *ds, int64_t id, char *dst, size_t dst_cap)
