@@ -14,6 +14,7 @@ static const double unproven_s = 0.005;       /* as if each job had worked so lo
 static const double nearly = 0.8;             /* of the most that can be saved is as good */
 static const int64_t active_ns = 2000000000;  /* after it was last seen, a job is still there */
 static const int64_t saved_up_ns = 50000000;  /* that who was away may be behind others */
+static const int64_t advance_ns = 5000000;    /* that a sample counts as while it is at work */
 static const int64_t max_lead_ns = 100000000; /* of one kind of turns over the other */
 
 int pen__share_init(pen__share *share, int max_requests)
@@ -141,6 +142,9 @@ void pen__share_take(pen__share *share, pen__job *job, pen__turn turn)
 {
     keep_up(&job->client->had_ns[turn], &share->front_ns[turn]);
     keep_up(&job->had_ns[turn], &job->client->front_ns[turn]);
+    /* Or else all threads would go to one, until its first sample is done. */
+    job->client->had_ns[turn] += advance_ns;
+    job->had_ns[turn] += advance_ns;
 }
 
 /* How much of what was is left. */
@@ -163,8 +167,8 @@ void pen__share_used(pen__share *share, pen__job *job, pen__turn turn, int64_t c
     const double left = left_of(job, now_ns);
     share->spent_ns[turn] += cpu_ns;
     share->lead_ns = bounded(share->lead_ns + (turn == PEN__TURN_FAIR ? cpu_ns : -cpu_ns));
-    job->client->had_ns[turn] += cpu_ns;
-    job->had_ns[turn] += cpu_ns;
+    job->client->had_ns[turn] += cpu_ns - advance_ns;
+    job->had_ns[turn] += cpu_ns - advance_ns;
     job->cpu_s = job->cpu_s * left + (double)cpu_ns * 1e-9;
     job->saved_bytes = job->saved_bytes * left + (double)saved_bytes;
     if (now_ns > job->faded_ns)

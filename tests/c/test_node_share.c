@@ -103,6 +103,27 @@ static void each_client_has_its_minimum_and_the_best_job_the_rest(void **state)
     assert_about(part_of(&actors[2], 30 * SECOND), 1.0 / 6);
 }
 
+/* Samples that take long: threads that come before the first is done do not all go to one address.
+ */
+static void threads_spread_before_anything_is_done(void **state)
+{
+    (void)state;
+    pen__share_client clients[3] = {{0}};
+    actor actors[3] = {enter(&clients[0], 1, MS, 1), enter(&clients[1], 2, MS, 1),
+                       enter(&clients[2], 3, MS, 1)};
+    for (int i = 0; i < 6; i++) {
+        const pen__contest contest = {PEN__TURN_FAIR, -INFINITY};
+        actor *best = NULL;
+        for (int k = 0; k < 3; k++)
+            if (pen__contest_prefers(&contest, actors[k].job, best ? best->job : NULL))
+                best = &actors[k];
+        pen__share_take(&share, best->job, contest.turn);
+        best->n_samples++;
+    }
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(actors[k].n_samples, 2);
+}
+
 static void the_next_best_has_what_the_best_does_not_want(void **state)
 {
     (void)state;
@@ -354,6 +375,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(each_client_has_its_minimum_and_the_best_job_the_rest),
+        CASE(threads_spread_before_anything_is_done),
         CASE(the_next_best_has_what_the_best_does_not_want),
         CASE(jobs_that_save_about_the_same_get_the_same),
         CASE(work_that_makes_samples_larger_has_its_minimum_too),
