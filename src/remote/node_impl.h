@@ -344,10 +344,10 @@ pen__served *pen__node_find(const pen_node *node, const char *name);
 int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
                          pen__bytes *file, pen_error *err);
 uint64_t pen__manifest_pages(const pen_dataset *ds);
-/* One page; its length or a PEN_E*. */
+/* One page; its length or a PEN_E*.  Once `cancel` is true no more files are read for it. */
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            pen__page_headers headers, bool as_zstd, pen__bytes *file,
-                            pen__bytes *out, pen_error *err);
+                            pen__page_headers headers, bool as_zstd, const atomic_bool *cancel,
+                            pen__bytes *file, pen__bytes *out, pen_error *err);
 /* A sample was packed: remember what the parcel's head says of the image. */
 void pen__served_note(pen__served *served, int64_t id, const uint8_t *parcel, size_t len);
 

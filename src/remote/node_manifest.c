@@ -206,8 +206,8 @@ static int64_t compress(pen__bytes *page, size_t len, pen_error *err)
 }
 
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            pen__page_headers headers, bool as_zstd, pen__bytes *file,
-                            pen__bytes *out, pen_error *err)
+                            pen__page_headers headers, bool as_zstd, const atomic_bool *cancel,
+                            pen__bytes *file, pen__bytes *out, pen_error *err)
 {
     const int64_t first = (int64_t)page * PEN__NODE_PAGE,
                   left = pen_dataset_count(served->ds) - first,
@@ -221,8 +221,11 @@ int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t 
     pen__put_le(out->data + 16, (uint64_t)n, 4);
     pen__put_le(out->data + 20, headers != PEN__PAGE_PLAIN, 4);
     uint8_t *at = out->data + PAGE_HEAD;
-    for (int64_t id = first; id < first + n; id++)
+    for (int64_t id = first; id < first + n; id++) {
+        if (headers == PEN__PAGE_ALL && atomic_load(cancel))
+            headers = PEN__PAGE_KNOWN;
         at = write_record(node, served, id, headers, file, at);
+    }
     pen__put_le(at, pen__crc32c(0, out->data, len - PAGE_TAIL), 4);
     return as_zstd ? compress(out, len, err) : (int64_t)len;
 }

@@ -62,6 +62,13 @@ static bool has_hung_up(const pen__peer *peer)
     return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
+static void cancel_work_on(pen_node *node, const pen__exchange *x)
+{
+    for (int i = 0; i < node->n_threads; i++)
+        if (node->at_work[i].exchange == x)
+            atomic_store(&node->at_work[i].is_cancelled, true);
+}
+
 /* Let go of the first request whose client has gone; the connection to resume, or NULL. */
 static struct MHD_Connection *let_gone_go(pen_node *node)
 {
@@ -69,8 +76,10 @@ static struct MHD_Connection *let_gone_go(pen_node *node)
         pen__exchange *x = p->exchange;
         if (!x || !x->is_suspended || !has_hung_up(p))
             continue;
-        if (!x->order && !x->is_queued)
-            continue; /* a thread is at the block, which is no long work */
+        if (!x->order && !x->is_queued) { /* a thread is at the block */
+            cancel_work_on(node, x);
+            continue;
+        }
         if (x->order) {
             pen__work_dequeue(node, x);
             x->rc = PEN_ECANCELED; /* its stream ends, and with it what is under way */

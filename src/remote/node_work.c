@@ -281,8 +281,8 @@ static int64_t make_block(worker *w, pen__exchange *x, pen__bytes *out, char eta
                           pen_error *err)
 {
     if (x->route.kind == PEN__ROUTE_MANIFEST)
-        return pen__manifest_write(w->node, x->served, x->page, x->headers, x->as_zstd, &w->file,
-                                   out, err);
+        return pen__manifest_write(w->node, x->served, x->page, x->headers, x->as_zstd,
+                                   &w->at->is_cancelled, &w->file, out, err);
     char digest[PEN__DIGEST_TEXT];
     const int64_t len = pen__served_read(w->node, x->served, x->route.id, out, err);
     if (len < 0)
