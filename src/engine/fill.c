@@ -114,8 +114,10 @@ static bool fill_slot(pen_loader *loader, pen__carrier *carrier, pen_batch *batc
         if (rc == 0)
             return true;
         batch->mask[slot] = PEN__SLOT_BAD;
-        if (rc == PEN_ECANCELED) /* the batch is about to be thrown away, or we come again */
+        if (rc == PEN_ECANCELED) { /* the batch is about to be thrown away, or we come again */
+            pen__slab_forget_bad(batch, slot);
             return atomic_load(&loader->cancel);
+        }
         if (rc == PEN_EIO) /* other errors come again: the first in order is told */
             atomic_store(&batch->has_failed, true);
         if (pen__slab_note_bad(batch, slot, attempt, key.sample, &error) != 0) {

@@ -261,6 +261,21 @@ int pen__slab_note_bad(pen_batch *batch, int32_t slot, int32_t attempt, int64_t 
     return 0;
 }
 
+void pen__slab_forget_bad(pen_batch *batch, int32_t slot)
+{
+    pthread_mutex_lock(&batch->pool->lock);
+    for (pen__bad **at = &batch->bad; *at;) {
+        pen__bad *bad = *at;
+        if (bad->slot == slot) {
+            *at = bad->next;
+            pen__free(bad);
+        } else {
+            at = &bad->next;
+        }
+    }
+    pthread_mutex_unlock(&batch->pool->lock);
+}
+
 static bool comes_before(const pen__bad *a, const pen__bad *b)
 {
     return a->slot != b->slot ? a->slot < b->slot : a->attempt < b->attempt;

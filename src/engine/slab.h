@@ -76,6 +76,8 @@ void pen__slab_hand_over(pen_batch *batch);
 /* Note that an attempt at a slot failed.  Thread-safe.  PEN_ENOMEM. */
 int pen__slab_note_bad(pen_batch *batch, int32_t slot, int32_t attempt, int64_t sample,
                        const pen_error *error);
+/* The slot will be filled anew, from its first attempt on. */
+void pen__slab_forget_bad(pen_batch *batch, int32_t slot);
 /* Put the list in order of slot and attempt. */
 void pen__slab_sort_bad(pen_batch *batch);
 void pen__slab_clear_bad(pen_batch *batch);

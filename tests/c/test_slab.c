@@ -141,6 +141,29 @@ static void faults_are_sorted_and_bad_slots_cut_out(void **state)
     pen__slab_pool_release(pool);
 }
 
+/* A slot that is begun again has no faults of before. */
+static void faults_of_one_slot_can_be_forgotten(void **state)
+{
+    (void)state;
+    const int64_t before = pen__mem_live();
+    const pen_error error = {.code = PEN_ECORRUPT};
+    pen__slab_pool *pool;
+    assert_int_equal(pen__slab_pool_create(&pool, &four, 1), 0);
+    pen_batch *b = pen__slab_get(pool);
+    for (int32_t i = 0; i < 6; i++)
+        assert_int_equal(pen__slab_note_bad(b, i % 3, i / 3, i, &error), 0);
+    pen__slab_forget_bad(b, 1);
+    pen__slab_forget_bad(b, 3); /* it has none */
+    pen__slab_sort_bad(b);
+    int n = 0;
+    for (const pen__bad *bad = b->bad; bad; bad = bad->next, n++)
+        assert_int_not_equal(bad->slot, 1);
+    assert_int_equal(n, 4);
+    pen_batch_unref(b);
+    pen__slab_pool_release(pool);
+    assert_int_equal(pen__mem_live(), before);
+}
+
 static void failed_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
@@ -217,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_slab_too_many_is_kept_only_where_that_is_usual),
         cmocka_unit_test(a_batch_outlives_its_pool),
         cmocka_unit_test(faults_are_sorted_and_bad_slots_cut_out),
+        cmocka_unit_test(faults_of_one_slot_can_be_forgotten),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
         cmocka_unit_test(the_ghost_and_mixed_labels_have_their_own_room),
         cmocka_unit_test(the_peak_is_never_below_what_is_used),
