@@ -1,4 +1,5 @@
-/* clock.h - monotonic time in nanoseconds, and the time of day that files are dated by. */
+/* clock.h - monotonic time and a thread's processor time in nanoseconds, and the time of day that
+ * files are dated by. */
 #ifndef PEN_BASE_CLOCK_H
 #define PEN_BASE_CLOCK_H
 
@@ -9,6 +10,14 @@ static inline int64_t pen__now_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* What the calling thread has had of processors. */
+static inline int64_t pen__thread_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 

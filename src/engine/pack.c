@@ -15,8 +15,8 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
 #include "codec/bytes.h"
@@ -346,18 +346,11 @@ static void try_all(packing *job)
     try_bytes(job);
 }
 
-static int64_t cpu_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8_t *src, size_t len,
                   const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
                   pen__pack_cost *cost, pen_error *err)
 {
-    const int64_t began = cost ? cpu_now_ns() : 0;
+    const int64_t began = cost ? pen__thread_cpu_ns() : 0;
     if (dst_cap < PEN__PARCEL_HEAD || dst_cap - PEN__PARCEL_HEAD < len)
         return pen__fail(err, PEN_ENOSPC, -1, "no room for a parcel of %zu bytes", len);
     packing job = {.packer = packer,
@@ -377,6 +370,6 @@ int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8
         memcpy(job.dst, src, len);
     pen__parcel_write_head(&job.best, dst);
     if (cost)
-        cost->cpu_ns = cpu_now_ns() - began;
+        cost->cpu_ns = pen__thread_cpu_ns() - began;
     return (int64_t)(PEN__PARCEL_HEAD + job.best.len);
 }

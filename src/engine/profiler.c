@@ -2,8 +2,8 @@
 #include <penstock/profile.h>
 
 #include <math.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
 #include "codec/pixel_code.h"
@@ -14,8 +14,7 @@
 #include "source/source.h"
 
 enum {
-    RUNS = 2, /* the first finds cold caches */
-    ALIGN = 64,
+    RUNS = 2,        /* the first finds cold caches */
     CUT_ROOM = 4096, /* a cut of nearly all is a little longer than the file */
 };
 
@@ -113,26 +112,19 @@ pen_profile_point pen_profiler_point(const pen_profiler *p, size_t i)
 
 /* ---- one sample ---- */
 
-static size_t align_up(size_t n)
-{
-    return (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
-}
-
 static int reserve(room *r, size_t bytes, pen_error *err)
 {
     if (r->data && r->cap >= bytes)
         return 0;
     pen__free(r->data);
-    r->data = pen__aligned(ALIGN, align_up(bytes > 0 ? bytes : 1));
+    r->data = pen__aligned(PEN__ALIGN, pen__align_up(bytes > 0 ? bytes : 1));
     r->cap = r->data ? bytes : 0;
     return r->data ? 0 : pen__fail(err, PEN_ENOMEM, -1, "out of memory for %zu bytes", bytes);
 }
 
 static double cpu_now_s(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+    return (double)pen__thread_cpu_ns() * 1e-9;
 }
 
 static double since(double begin_s, double best_s)
@@ -185,7 +177,7 @@ static int measure_pixels(pen_profiler *p, int at, pen_profile_figure *plain,
                           pen_profile_figure *coded, pen_error *err)
 {
     const pen__plan_cut *cut = &p->plan.cuts[at];
-    const size_t coder_bytes = align_up(pen__pixels_scratch(cut->w, cut->h, cut->ch));
+    const size_t coder_bytes = pen__align_up(pen__pixels_scratch(cut->w, cut->h, cut->ch));
     const size_t bound = pen__pixels_bound(cut->w, cut->h, cut->ch);
     const pen__input in = pen__input_of_file(&p->plan, &p->info, p->file.data, p->len);
     pen__image image = {0};
@@ -193,7 +185,7 @@ static int measure_pixels(pen_profiler *p, int at, pen_profile_figure *plain,
     double plain_s = INFINITY, coded_s = INFINITY;
     p->part = p->plan;
     pen__plan_keep(&p->part, -1, at);
-    const size_t run_bytes = align_up(p->part.scratch_bytes);
+    const size_t run_bytes = pen__align_up(p->part.scratch_bytes);
     int rc = reserve(&p->scratch, run_bytes + coder_bytes + bound, err);
     for (int i = 0; rc == 0 && i < RUNS; i++) {
         uint8_t *rest = p->scratch.data + run_bytes;

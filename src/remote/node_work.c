@@ -9,7 +9,6 @@
  * reads hold a known number of bytes, and no thread.
  */
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/digest.h"
@@ -38,13 +37,6 @@ typedef struct task {
     bool may_pack;
     int64_t bytes; /* held for what it makes */
 } task;
-
-static int64_t thread_cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* ---- the line of those who wait; the lock is held ---- */
 
@@ -245,16 +237,16 @@ static void do_item(worker *w, const task *t)
 {
     pen_node *node = w->node;
     pen__exchange *x = t->exchange;
-    const int64_t id = x->order->items[t->item].id, began = thread_cpu_ns();
+    const int64_t id = x->order->items[t->item].id, began = pen__thread_cpu_ns();
     pen_error err = {0};
     const int64_t len = pen__served_read(node, x->served, id, &w->file, &err);
     const int64_t n = len < 0 ? len : pack_item(w, t, len, &err);
     if (n >= 0) {
         pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
-        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0, thread_cpu_ns() - began,
+        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0, pen__thread_cpu_ns() - began,
                               w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
     }
-    const int64_t cpu_ns = thread_cpu_ns() - began;
+    const int64_t cpu_ns = pen__thread_cpu_ns() - began;
 
     pthread_mutex_lock(&node->lock);
     node->stats.pack_cpu_ns += cpu_ns;
@@ -300,8 +292,8 @@ static void do_block(worker *w, const task *t)
     pen_error err = {0};
     pen__bytes block = {0};
     char etag[PEN__ETAG_TEXT] = "";
-    const int64_t began = thread_cpu_ns(), len = make_block(w, x, &block, etag, &err),
-                  cpu_ns = thread_cpu_ns() - began;
+    const int64_t began = pen__thread_cpu_ns(), len = make_block(w, x, &block, etag, &err),
+                  cpu_ns = pen__thread_cpu_ns() - began;
     if (len < 0)
         pen__bytes_fini(&block);
     pthread_mutex_lock(&w->node->lock);
