@@ -44,6 +44,8 @@ bool cli_number(const char *option, const char *text, long long min, long long m
 bool cli_memory(const char *option, const char *text, int64_t *out);
 bool cli_seed(const char *text, uint64_t *out);
 bool cli_ops(const char *text, cli_stream *stream);
+/* Is there one argument left, a DATASET?  Complains in the name of the command if not. */
+bool cli_has_dataset(int argc, const char *command);
 /* "penstock: text", to stderr. */
 void cli_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -101,6 +101,14 @@ static int show_progress(void *ctx, int64_t done, int64_t total)
     return cli_is_interrupted();
 }
 
+bool cli_has_dataset(int argc, const char *command)
+{
+    if (optind == argc - 1)
+        return true;
+    cli_complain("%s takes one DATASET; see penstock %s --help", command, command);
+    return false;
+}
+
 static int stop_waiting(void *ctx)
 {
     (void)ctx;

@@ -126,11 +126,7 @@ static int parse(bench *b, int argc, char **argv)
             is_good = false;
         }
     }
-    if (is_good && optind != argc - 1) {
-        cli_complain("bench takes one DATASET; see penstock bench --help");
-        is_good = false;
-    }
-    return is_good ? -1 : EXIT_USAGE;
+    return is_good && cli_has_dataset(argc, "bench") ? -1 : EXIT_USAGE;
 }
 
 /* One epoch: images a second, negative on error. */

@@ -314,10 +314,7 @@ static int parse(info *t, int argc, char **argv)
         t->all_classes |= c == 'l';
         t->as_json |= c == 'j';
     }
-    if (optind == argc - 1)
-        return -1;
-    cli_complain("info takes one DATASET; see penstock info --help");
-    return EXIT_USAGE;
+    return cli_has_dataset(argc, "info") ? -1 : EXIT_USAGE;
 }
 
 int cmd_info(int argc, char **argv)

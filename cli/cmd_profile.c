@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <sched.h>
 #include <string.h>
 
@@ -104,11 +105,7 @@ static int parse(profile *p, int argc, char **argv)
             is_good = false;
         }
     }
-    if (is_good && optind != argc - 1) {
-        cli_complain("profile takes one DATASET; see penstock profile --help");
-        is_good = false;
-    }
-    return is_good ? -1 : EXIT_USAGE;
+    return is_good && cli_has_dataset(argc, "profile") ? -1 : EXIT_USAGE;
 }
 
 /* ---- measuring ---- */
@@ -258,10 +255,21 @@ static int run(const profile *p, const char *spec)
     return is_good ? EXIT_OK : EXIT_FAILED;
 }
 
+/* That we may use: by affinity, and by the quota of our control group. */
 static int count_cores(void)
 {
+    static pen_machine machine = PEN_MACHINE_INIT;
     cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    pen_sampler_opts opts;
+    pen_sampler *sampler = NULL;
+    pen_sampler_opts_init(&opts);
+    opts.use_gpus = false;
+    if (pen_sampler_create(&sampler, &opts, NULL) == 0 &&
+        pen_sampler_read(sampler, &machine) == 0 && machine.cgroup.cpu_quota_cores < n)
+        n = machine.cgroup.cpu_quota_cores < 1 ? 1 : (int)ceil(machine.cgroup.cpu_quota_cores);
+    pen_sampler_free(sampler);
+    return n;
 }
 
 int cmd_profile(int argc, char **argv)
