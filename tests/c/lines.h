@@ -40,6 +40,14 @@ static inline pen_image_info image(int32_t w, int32_t h)
                             .sampling_v = 1};
 }
 
+/* As cameras make them, with chroma at half resolution. */
+static inline pen_image_info photo(int32_t w, int32_t h)
+{
+    pen_image_info info = image(w, h);
+    info.sampling_h = info.sampling_v = 2;
+    return info;
+}
+
 /* One of each operation on images, groups in groups among them. */
 static inline size_t everything(pen_op ops[PEN_PIPELINE_MAX_OPS])
 {

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "engine/allow.h"
+#include "lines.h"
 #include "trees.h"
 
 enum { N = 1000 };
@@ -39,18 +40,6 @@ static pen__foreseen choose(int64_t sample, size_t len)
     pen__foreseen foreseen;
     pen__allow_choose(&allow, &key, len, &foreseen);
     return foreseen;
-}
-
-static pen_image_info photo(int32_t w, int32_t h)
-{
-    return (pen_image_info){.format = PEN_FORMAT_JPEG,
-                            .width = w,
-                            .height = h,
-                            .channels = 3,
-                            .bits = 8,
-                            .orientation = 1,
-                            .sampling_h = 2,
-                            .sampling_v = 2};
 }
 
 /* It came raw, and now its header is known. */

@@ -1,17 +1,23 @@
 /* test_model_changes.c - the model while sources, cores and other programs change. */
 #include "worlds.h"
 
+static world of_small_batches(double compute_s, double step_s, double noise, uint64_t seed)
+{
+    world w = usual();
+    w.compute_s = compute_s;
+    w.step_s = step_s;
+    w.batch = 32;
+    w.noise = noise;
+    w.random = seed;
+    return w;
+}
+
 /* Bandwidth, not latency: few readers are enough at any speed, and a queue helps nobody. */
 static void model_asks_for_few_readers_on_a_wire_that_changes(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        world w = usual();
-        w.compute_s = 1.5e-3;
-        w.step_s = 0.03;
-        w.batch = 32;
-        w.noise = 0.2;
-        w.random = seed;
+        world w = of_small_batches(1.5e-3, 0.03, 0.2, seed);
         driver d;
         start(&d, "model", &w);
         double mean_readers = 0, mean_share = 0;
@@ -38,13 +44,8 @@ static void model_keeps_a_wire_busy(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        world w = usual();
-        w.compute_s = 1.2e-3;
+        world w = of_small_batches(1.2e-3, 0.02, 0.1, seed);
         w.wire_s = 3.6e-3;
-        w.step_s = 0.02;
-        w.batch = 32;
-        w.noise = 0.1;
-        w.random = seed;
         driver d;
         start(&d, "model", &w);
         assert_true(delivered(&w, &d.knobs) < 0.97 * oracle(&w));

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "engine/profile_file.h"
+#include "lines.h"
 #include "trees.h"
 
 enum { N = 40, CHECKSUM_AT = 28, SUMMED_AT = 32, HEAD = 216 };
@@ -38,18 +39,6 @@ static void drop(mind *m)
     pen__headers_fini(&m->headers);
     pen__traits_fini(&m->traits);
     free(m);
-}
-
-static pen_image_info photo(int32_t w, int32_t h)
-{
-    return (pen_image_info){.format = PEN_FORMAT_JPEG,
-                            .width = w,
-                            .height = h,
-                            .channels = 3,
-                            .bits = 8,
-                            .orientation = 1,
-                            .sampling_h = 2,
-                            .sampling_v = 1};
 }
 
 /* Every second sample is known. */
@@ -149,7 +138,7 @@ static void what_is_known_already_stays(void **state)
     pen__free(bytes);
 }
 
-static void refuse(const uint8_t *bytes, size_t len, const char *of)
+static void refuse_file(const uint8_t *bytes, size_t len, const char *of)
 {
     mind *m = new_mind();
     uint8_t *exact = malloc(len > 0 ? len : 1); /* a sanitizer sees a byte past it */
@@ -166,17 +155,17 @@ static void damage_and_strangers_are_refused(void **state)
     size_t len;
     uint8_t *bytes = written(&len);
     for (size_t n = 0; n < len; n++)
-        refuse(bytes, n, dataset);
+        refuse_file(bytes, n, dataset);
     for (size_t i = 0; i < len; i++) {
         bytes[i] ^= (uint8_t)(1U << i % 8);
-        refuse(bytes, len, dataset);
+        refuse_file(bytes, len, dataset);
         bytes[i] ^= (uint8_t)(1U << i % 8);
     }
-    refuse(bytes, len, "1123456789abcdef0123456789abcdef");
+    refuse_file(bytes, len, "1123456789abcdef0123456789abcdef");
     for (size_t i = 0; i < CHECKSUM_AT; i++) { /* whatever the checksum says */
         bytes[i] ^= 0x80;
         seal(bytes, len);
-        refuse(bytes, len, dataset);
+        refuse_file(bytes, len, dataset);
         bytes[i] ^= 0x80;
     }
     pen__free(bytes);
