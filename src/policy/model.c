@@ -18,31 +18,23 @@
  * reading takes twice its best time and half as many do as well.  If they do not, the source has
  * become slower, and that is its best from now on.
  */
-#include "policy/offload.h"
-#include "policy/policies.h"
+#include "policy/model.h"
 #include "policy/sizes.h"
 
 #include <string.h>
 
-typedef enum change {
-    MORE_THREADS,
-    FEWER_THREADS,
-    FEWER_READERS, /* multiplicative decrease */
-    MORE_READY,
-    FEWER_READY,
-    MORE_THAN_CORES, /* against other programs, more threads get more turns */
-    BACK_TO_CORES,   /* they are gone, or so are cores */
-    N_CHANGES
-} change;
-
 static const char *const change_names[N_CHANGES] = {
-    "more threads",        "fewer threads",           "half as many readers", "more ready batches",
-    "fewer ready batches", "more workers than cores", "a worker a core",
+    "more threads",
+    "fewer threads",
+    "half as many readers",
+    "more ready batches",
+    "fewer ready batches",
+    "fewer workers beside others",
+    "more workers than cores",
+    "a worker a core",
 };
 
 enum {
-    SETTLE = 1,
-    MOST_SETTLE = 5,
     FIRST_HOLD = 20,
     LONGEST_HOLD = 640,
     FIRST_REST = 200,
@@ -52,52 +44,15 @@ enum {
     SMOOTH = 8,      /* periods */
     IS_A_JUMP = 3,   /* periods in a row, of a rate that has changed much */
     STAYS_NEW = 8,   /* periods in a row: then it is no chance */
-    MOST_STEP = 4,
-    RECENT = 12,
-    FIRST_READERS = 32,
-    BUSY_READERS = 4 /* keep a wire busy, however long somebody is away from it between two reads */
+    RECENT = 12
 };
 
 static const double waits = 0.03;       /* of the time: worth doing something about */
 static const double rests = 0.015;      /* the loop is the slower side */
-static const double margin = 1.15;      /* above the wanted rate */
-static const double spare = 1.3;        /* the margin when giving back: hysteresis */
-static const double worth_it = 1.25;    /* times as many readers: less is not worth a trial */
-static const double still_there = 0.15; /* cores that other programs use */
-static const double idles = 0.02;       /* of the workers' time, waiting for room */
 static const double enough = 0.8;       /* of what was expected */
 static const double jump = 1.5;         /* times as much, or as little */
 static const double forget = 1.005;     /* a period, of what the source gives */
-
-typedef struct memory {
-    pen__measure base; /* with the present knobs */
-    pen__trial trial;
-    change subject;
-    double hold[N_CHANGES], hold_next[N_CHANGES]; /* periods */
-    double rest[N_CHANGES], rest_next[N_CHANGES]; /* periods, of what was undone */
-    double off_next[N_CHANGES];                   /* periods, of what was called off */
-    double stands[N_CHANGES];                     /* periods since it was kept; 0: it is not */
-    double mean_compute_s, mean_step_s, n_steps;  /* of late; 0: not known */
-    double n_new;                                 /* periods in a row */
-    double compute_s, read_s, step_s;             /* when something was last held */
-    double first_io;                              /* as it was set */
-    double best_read_s;                           /* while nobody queues; forgotten slowly */
-    double tried_read_s;                          /* when half as many readers were tried */
-    double expected_rate; /* of the trial under way, if the source gives it; 0: none */
-    double source_rate;   /* that more readers did not exceed; forgotten slowly; 0: not known */
-    double n_off;    /* periods in a row that far more or far less was made than before; signed */
-    double cores;    /* of the last period; 0: not known */
-    double n_other;  /* periods in a row that rivals were there and had not been, or the reverse */
-    bool has_rivals; /* other programs want the cores */
-    bool has_begun;  /* a batch was delivered: what the loop waits says something */
-    pen__offload_watch watch; /* of storage nodes */
-} memory;
-
-static pen__sizes make_plan(const memory *m, const pen_policy_state *s, double factor)
-{
-    const pen__source_now source = {.best_read_s = m->best_read_s, .rate = m->source_rate};
-    return pen__size(s, &source, factor);
-}
+static const double lasting = 1 / 30.0; /* of what is waited, a period: a mean of 3 s */
 
 /* ---- holding back what did not pay ---- */
 
@@ -163,201 +118,26 @@ static void rest(memory *m, change what)
     m->stands[what] = 0;
 }
 
-/* ---- changes ---- */
-
-static void begin(memory *m, change what, const pen_knobs *before, double gain)
-{
-    m->subject = what;
-    pen__trial_begin(&m->trial, before, &m->base, gain, SETTLE);
-}
-
-/* What the readers before had asked for still comes: that much longer until it can be judged. */
-static void begin_with_readers(memory *m, change what, const pen_knobs *before, double gain,
-                               const pen_policy_state *s)
-{
-    begin(m, what, before, gain);
-    m->trial.settle += fmin(floor(pen__or(s->read_s, 0) / s->period_s), MOST_SETTLE);
-}
-
-/* Set a knob, if policies may and it goes the way it should. */
-static bool move(const pen_knob_info *table, pen_knobs *knobs, int knob, double to, bool is_up)
-{
-    double *value = &knobs->value[knob];
-    to = pen__clamp(table, knob, to);
-    if (!pen__is_free(table, knob) || (is_up ? to <= *value : to >= *value))
-        return false;
-    *value = to;
-    return true;
-}
-
-/* Samples a second if so many readers take no longer than those of now. */
-static double rate_with(const pen_policy_state *s, double readers)
-{
-    const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s : INFINITY;
-    const double computed = s->cores / fmax(pen__compute_s(s), 1e-9);
-    return fmin(fmin(wanted, computed), readers / fmax(pen__or(s->read_s, 0), 1e-9));
-}
-
-static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                            pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, margin);
-    const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
-    bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
-    m->expected_rate = 0;
-    if (io > io_now * worth_it) {
-        m->expected_rate = rate_with(s, io);
-        is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * io, true);
-        if (pen__is_free(table, PEN_KNOB_IO))
-            is_any |= io != knobs->value[PEN_KNOB_IO];
-        move(table, knobs, PEN_KNOB_IO, io, io > knobs->value[PEN_KNOB_IO]);
-    }
-    if (!is_any)
-        return false;
-    begin_with_readers(m, MORE_THREADS, &before, 1.03, s);
-    pen__reason(reason, "try %g workers and %g readers: a sample takes %.2f ms and %.2f ms to read",
-                knobs->value[PEN_KNOB_WORKERS],
-                fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]),
-                pen__compute_s(s) * 1e3, pen__or(s->read_s, 0) * 1e3);
-    return true;
-}
-
-static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                          pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, 1);
-    const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
-    const double twice = 2 * knobs->value[PEN_KNOB_READY_BATCHES]; /* batches are large: by steps */
-    /* Room helps where threads wait for it, or where the mean is enough; not a source that is slow.
-     */
-    const bool has_use = pen__or(s->idle_share, 1) > idles ||
-                         pen__measure_rate(&m->base) * s->step_s > enough * s->batch_samples;
-    if (isnan(p.ready) || !can_keep_up || !has_use || pen__or(s->budget_share, 0) > 0.9 ||
-        !move(table, knobs, PEN_KNOB_READY_BATCHES, fmin(p.ready, twice), true))
-        return false;
-    begin(m, MORE_READY, &before, PEN__WAITS_LESS);
-    pen__reason(reason, "try %g ready batches: a batch takes up to %.0f ms, a step %.0f ms",
-                knobs->value[PEN_KNOB_READY_BATCHES], s->batch_p95_s * 1e3, s->step_s * 1e3);
-    return true;
-}
-
-static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                          pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    if (io < 2 * BUSY_READERS || !(s->read_s > 2 * m->best_read_s) ||
-        !move(table, knobs, PEN_KNOB_IO, floor(io / 2), false))
-        return false;
-    move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * floor(io / 2), false);
-    begin_with_readers(m, FEWER_READERS, &before, PEN__GIVES_BACK, s);
-    m->tried_read_s = s->read_s;
-    pen__reason(reason, "try %g readers: reading takes %.1f ms, at best it took %.1f",
-                floor(io / 2), s->read_s * 1e3, m->best_read_s * 1e3);
-    return true;
-}
-
-static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                             pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    const bool has_siblings = pen__or(s->ranks, 1) > 1;   /* ranks would outnumber each other */
-    const double busy = pen__or(s->busy_cores, INFINITY); /* less: bytes are missing, not turns */
-    /* What a hypervisor takes, it takes from any number of threads. */
-    const bool are_here = pen__or(s->other_cores, 0) > still_there;
-    /* All at once: of n rivals' turns the last steps gain too little to be told from chance. */
-    if (!m->has_rivals || !are_here || has_siblings ||
-        knobs->value[PEN_KNOB_WORKERS] < floor(s->cores) ||
-        busy < 0.6 * knobs->value[PEN_KNOB_WORKERS] ||
-        !move(table, knobs, PEN_KNOB_WORKERS, 2 * ceil(s->cores), true))
-        return false;
-    begin(m, MORE_THAN_CORES, &before, 1.08);
-    pen__reason(reason, "try %g workers: other programs take %.1f cores",
-                knobs->value[PEN_KNOB_WORKERS], pen__or(s->other_cores, 0));
-    return true;
-}
-
-static bool back_to_cores(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                          pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    if (m->has_rivals || !move(table, knobs, PEN_KNOB_WORKERS, ceil(s->cores), false))
-        return false;
-    begin(m, BACK_TO_CORES, &before, PEN__GIVES_BACK);
-    pen__reason(reason, "try %g workers: no others want the cores", knobs->value[PEN_KNOB_WORKERS]);
-    return true;
-}
-
-static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                              pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, spare);
-    bool is_any = move(table, knobs, PEN_KNOB_WORKERS, p.workers, false);
-    is_any |= move(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
-    if (p.io > 0)
-        move(table, knobs, PEN_KNOB_IO, p.io, false);
-    else if (knobs->value[PEN_KNOB_READ_AHEAD] == 0) /* no readers: it was theirs to lower */
-        move(table, knobs, PEN_KNOB_IO, m->first_io, true);
-    if (!is_any)
-        return false;
-    begin(m, FEWER_THREADS, &before, PEN__GIVES_BACK);
-    pen__reason(reason, "the loop is the slower side: try %g workers and %g readers",
-                knobs->value[PEN_KNOB_WORKERS], p.io);
-    return true;
-}
-
-static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                            pen_knobs *knobs, char *reason)
-{
-    const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, 1);
-    if (isnan(p.least_ready) || !move(table, knobs, PEN_KNOB_READY_BATCHES, p.least_ready, false))
-        return false;
-    begin(m, FEWER_READY, &before, PEN__GIVES_BACK);
-    pen__reason(reason, "the loop is the slower side: try %g ready batches",
-                knobs->value[PEN_KNOB_READY_BATCHES]);
-    return true;
-}
-
-typedef bool (*changer)(memory *, const pen_policy_state *, const pen_knob_info *, pen_knobs *,
-                        char *);
-static const changer changers[N_CHANGES] = {
-    [MORE_THREADS] = ask_for_threads, [FEWER_THREADS] = give_back_threads,
-    [FEWER_READERS] = halve_readers,  [MORE_READY] = ask_for_ready,
-    [FEWER_READY] = give_back_ready,  [MORE_THAN_CORES] = outnumber_others,
-    [BACK_TO_CORES] = back_to_cores,
-};
-
-static bool attempt(memory *m, change what, const pen_policy_state *s, const pen_knob_info *table,
-                    pen_knobs *knobs, char *reason)
-{
-    return m->hold[what] == 0 && m->rest[what] == 0 && changers[what](m, s, table, knobs, reason);
-}
-
 /* The first change that makes sense now, if any. */
 static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *table,
                    pen_knobs *knobs, char *reason)
 {
-    static const change when_waiting[] = {MORE_THREADS, MORE_READY, FEWER_READERS, MORE_THAN_CORES,
-                                          BACK_TO_CORES};
+    static const change when_waiting[] = {MORE_THREADS,  MORE_READY,      FEWER_READERS,
+                                          BESIDE_OTHERS, MORE_THAN_CORES, BACK_TO_CORES};
     static const change when_not[] = {FEWER_THREADS, FEWER_READY};
     const double waiting = pen__measure_waits(&m->base);
     if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
-        if (make_plan(m, s, margin).io > 0)
-            attempt(m, MORE_THREADS, s, table, knobs, reason);
+        if (pen__model_wants_readers(m, s))
+            pen__model_try(m, MORE_THREADS, s, table, knobs, reason);
         return;
     }
     if (waiting > waits)
         for (size_t i = 0; i < sizeof when_waiting / sizeof *when_waiting; i++)
-            if (attempt(m, when_waiting[i], s, table, knobs, reason))
+            if (pen__model_try(m, when_waiting[i], s, table, knobs, reason))
                 return;
     if (waiting < rests)
         for (size_t i = 0; i < sizeof when_not / sizeof *when_not; i++)
-            if (attempt(m, when_not[i], s, table, knobs, reason))
+            if (pen__model_try(m, when_not[i], s, table, knobs, reason))
                 return;
 }
 
@@ -366,7 +146,7 @@ static void note_given_back(memory *m, bool is_kept)
 {
     const bool is_ready = m->subject == MORE_READY || m->subject == FEWER_READY;
     const change gives = is_ready ? FEWER_READY : FEWER_THREADS;
-    if (m->subject == FEWER_READERS || m->subject == BACK_TO_CORES)
+    if (m->subject == FEWER_READERS || m->subject == BACK_TO_CORES || m->subject == BESIDE_OTHERS)
         return; /* those answer the source and other programs, not the loop */
     if (m->subject == gives && is_kept)
         m->stands[gives] = 1;
@@ -396,11 +176,33 @@ static bool keep_source_busy(const memory *m, const pen_knob_info *table, pen_kn
 {
     /* Many workers keep it busy themselves, and all go through the same gate. */
     if (m->subject != MORE_THREADS || !(m->expected_rate > 0) || !(m->source_rate > 0) ||
-        knobs->value[PEN_KNOB_WORKERS] > BUSY_READERS ||
-        !move(table, knobs, PEN_KNOB_READ_AHEAD, 2 * BUSY_READERS, true))
+        knobs->value[PEN_KNOB_WORKERS] > PEN__BUSY_READERS ||
+        !pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * PEN__BUSY_READERS, true))
         return false;
-    move(table, knobs, PEN_KNOB_IO, BUSY_READERS, false);
+    pen__model_turn(table, knobs, PEN_KNOB_IO, PEN__BUSY_READERS, false);
     return true;
+}
+
+/* What a trial's end says of other changes than its own. */
+static void note_end(memory *m, const pen_policy_state *s, bool is_kept)
+{
+    const bool takes_as_long = s->read_s > 0.75 * m->tried_read_s;
+    if (m->subject == FEWER_READERS && !is_kept && takes_as_long) /* nobody queued: it is slower */
+        m->best_read_s = m->tried_read_s;
+    if (m->subject == FEWER_READERS && is_kept) /* the source is at its limit */
+        hold(m, MORE_THREADS);
+    if (m->subject == BESIDE_OTHERS && is_kept) {
+        m->has_yielded = true;
+        m->hold[MORE_THREADS] = LONGEST_HOLD; /* until they are gone */
+    }
+    const double share = pen__measure_rate(&m->trial.now) / pen__measure_rate(&m->trial.old);
+    if (m->subject == BESIDE_OTHERS && share < enough) /* turns go by threads here */
+        rest(m, BESIDE_OTHERS);
+    if (m->subject == MORE_THREADS && is_kept) {
+        /* Giving back at once would undo it, and what batches took is of before for a while. */
+        m->hold[FEWER_THREADS] = fmax(m->hold[FEWER_THREADS], FIRST_HOLD);
+        m->hold[MORE_READY] = fmax(m->hold[MORE_READY], SMOOTH);
+    }
 }
 
 static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_info *table,
@@ -423,20 +225,11 @@ static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_in
                 100 * pen__measure_waits(&m->trial.old), 100 * pen__measure_waits(&m->trial.now));
     m->base = is_kept ? m->trial.now : m->trial.old;
     if (is_kept)
-        m->hold_next[m->subject] = 0;
+        m->hold_next[m->subject] = m->lasting_waits = 0;
     else
         hold(m, m->subject);
     note_given_back(m, is_kept);
-    const bool takes_as_long = s->read_s > 0.75 * m->tried_read_s;
-    if (m->subject == FEWER_READERS && !is_kept && takes_as_long) /* nobody queued: it is slower */
-        m->best_read_s = m->tried_read_s;
-    if (m->subject == FEWER_READERS && is_kept) /* the source is at its limit */
-        hold(m, MORE_THREADS);
-    if (m->subject == MORE_THREADS && is_kept) {
-        /* Giving back at once would undo it, and what batches took is of before for a while. */
-        m->hold[FEWER_THREADS] = fmax(m->hold[FEWER_THREADS], FIRST_HOLD);
-        m->hold[MORE_READY] = fmax(m->hold[MORE_READY], SMOOTH);
-    }
+    note_end(m, s, is_kept);
 }
 
 /* Without readers nobody queues but workers, who are few: that is what reading takes. */
@@ -463,13 +256,14 @@ static void note_jump(memory *m, const pen_policy_state *s)
     m->base = (pen__measure){0};
 }
 
-/* Do other programs want the cores?  Coming is believed soon, going only when it lasts. */
+/* Do other programs want the cores?  Coming is believed soon, going only when it lasts, unless
+ * what they left lies idle. */
 static bool rivals_changed(memory *m, const pen_policy_state *s)
 {
     const double others = pen__or(s->other_cores, 0), steal = pen__or(s->steal, 0);
-    const bool is_there = others > (m->has_rivals ? still_there : 0.3) || steal > 0.1;
+    const bool is_there = others > (m->has_rivals ? PEN__STILL_THERE : 0.3) || steal > 0.1;
     m->n_other = is_there != m->has_rivals ? m->n_other + 1 : 0;
-    if (m->n_other < (is_there ? 2 : STAYS_NEW))
+    if (m->n_other < (is_there || m->has_yielded ? 2 : STAYS_NEW))
         return false;
     m->has_rivals = is_there;
     m->n_other = 0;
@@ -498,10 +292,12 @@ static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     if (!rivals_changed(m, s) && !has_other_cores)
         return;
     m->base = (pen__measure){0};
-    m->hold[MORE_THAN_CORES] = m->hold_next[MORE_THAN_CORES] = 0;
-    m->hold[BACK_TO_CORES] = m->hold_next[BACK_TO_CORES] = 0;
-    if (has_other_cores)
+    m->lasting_waits = 0;
+    for (change what = BESIDE_OTHERS; what <= BACK_TO_CORES; what++)
+        m->hold[what] = m->hold_next[what] = 0;
+    if (has_other_cores || m->has_yielded)
         m->hold[MORE_THREADS] = m->hold_next[MORE_THREADS] = 0;
+    m->has_yielded = false;
     if (m->trial.is_on)
         call_off(m, has_other_cores, knobs, reason);
 }
@@ -573,6 +369,7 @@ static void decide_threads(memory *m, const pen_policy_state *state, const pen_k
         m->base = (pen__measure){m->base.periods / 2, m->base.seconds / 2, m->base.made / 2,
                                  m->base.batches / 2, m->base.waited_s / 2};
     pen__measure_add(&m->base, s);
+    m->lasting_waits += (pen__or(s->wait_share, 0) - m->lasting_waits) * lasting;
     if (!pen__measure_is_enough(&m->base))
         return;
     if (m->source_rate > 0)

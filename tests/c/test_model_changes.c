@@ -140,9 +140,59 @@ static void model_remembers_that_outnumbering_did_not_pay(void **state)
         s.decode_s *= d.knobs.value[PEN_KNOB_WORKERS] / 2;
         const double before = d.knobs.value[PEN_KNOB_WORKERS];
         ask(&d, &s);
-        n_tried += d.knobs.value[PEN_KNOB_WORKERS] > before;
+        n_tried += before == 2 && d.knobs.value[PEN_KNOB_WORKERS] > 2;
     }
     assert_in_range(n_tried, 1, 5); /* after 20, 40, 80 and 160 periods */
+}
+
+/* There a worker on a core that another program has does nothing but wait for its turn. */
+static void model_leaves_cores_to_programs_that_have_them_anyway(void **state)
+{
+    (void)state;
+    double mean_workers = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world w = usual();
+        w.by_program = true;
+        w.read_s = 0;
+        w.noise = 0.1;
+        w.random = seed;
+        driver d;
+        start(&d, "model", &w);
+        for (int turn = 0; turn < 3; turn++) {
+            w.rivals = 0;
+            run(&d, &w, 20);
+            assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
+            run(&d, &w, 100);
+            assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
+            w.rivals = 1;
+            for (int period = 0; period < 150; period++) {
+                run(&d, &w, 1);
+                if (period >= 20)
+                    mean_workers += d.knobs.value[PEN_KNOB_WORKERS] / (20 * 3 * 130);
+            }
+        }
+    }
+    assert_true(mean_workers < 1.2);
+}
+
+/* A batch is tens of megabytes: a late one now and then is no reason to keep two more of them. */
+static void model_spends_memory_only_on_waiting_that_lasts(void **state)
+{
+    (void)state;
+    for (int is_lasting = 0; is_lasting < 2; is_lasting++) {
+        world w = usual();
+        w.step_s = 0.1;
+        driver d;
+        start(&d, "model", &w);
+        for (int i = 0; i < 400; i++) {
+            pen_policy_state s = look(&w, &d);
+            const bool has_room = d.knobs.value[PEN_KNOB_READY_BATCHES] > 3;
+            s.wait_share = !has_room && (is_lasting || i % 80 == 40) ? 0.3 : 0;
+            s.batch_p95_s = 0.4;
+            ask(&d, &s);
+        }
+        assert_int_equal(d.knobs.value[PEN_KNOB_READY_BATCHES] > 3, is_lasting);
+    }
 }
 
 /* One rival on two cores: 3 workers get 1.5 of them, 4 get 1.6, which is too little more to be
@@ -229,6 +279,8 @@ int main(void)
         cmocka_unit_test(giving_back_is_judged_by_the_rate_where_the_loop_waits_much),
         cmocka_unit_test(model_keeps_no_room_that_is_only_filled),
         cmocka_unit_test(model_remembers_that_outnumbering_did_not_pay),
+        cmocka_unit_test(model_leaves_cores_to_programs_that_have_them_anyway),
+        cmocka_unit_test(model_spends_memory_only_on_waiting_that_lasts),
         cmocka_unit_test(model_answers_a_rival_within_20_periods_and_forgets_it),
         cmocka_unit_test(model_does_not_answer_rivals_that_are_there_for_a_moment),
         cmocka_unit_test(model_tires_of_trials_that_are_called_off),

@@ -12,11 +12,12 @@
 /* A machine, a source and a loop; times in seconds, of one sample but for the step. */
 typedef struct world {
     double cores, compute_s, read_s, step_s, batch;
-    double io_rate; /* samples a second that the source gives at most; INFINITY */
-    double wire_s;  /* of a wire that all readers share, for a sample; 0: there is none */
-    double ranks;   /* 0: not told */
-    double rivals;  /* cores' worth of other programs that want to run */
-    double noise;   /* relative, of what is measured */
+    double io_rate;  /* samples a second that the source gives at most; INFINITY */
+    double wire_s;   /* of a wire that all readers share, for a sample; 0: there is none */
+    double ranks;    /* 0: not told */
+    double rivals;   /* cores' worth of other programs that want to run */
+    bool by_program; /* the system shares cores by program, whatever threads each has */
+    double noise;    /* relative, of what is measured */
     uint64_t random;
     double max_ready;
 } world;
@@ -94,9 +95,9 @@ static inline double supply(const world *w, const pen_knobs *k, double *read_s)
 {
     const double workers = k->value[PEN_KNOB_WORKERS], n_readers = readers(k);
     /* threads take turns with those of other programs */
-    const double cores = workers <= w->cores && w->rivals == 0
-                             ? workers
-                             : fmin(workers, w->cores * workers / (workers + w->rivals));
+    const double turns = w->by_program ? fmax(w->cores - w->rivals, w->cores / 2)
+                                       : w->cores * workers / (workers + w->rivals);
+    const double cores = workers <= w->cores && w->rivals == 0 ? workers : fmin(workers, turns);
     const double computing = cores / w->compute_s;
     const double n_reading = n_readers > 0 ? n_readers : workers;
     if (w->wire_s > 0)
@@ -154,7 +155,7 @@ static inline pen_policy_state look(world *w, const driver *d)
     s.ready = rate < asked ? 0 : d->knobs.value[PEN_KNOB_READY_BATCHES];
     s.idle_share = 1 - rate / can;
     s.cores = w->cores;
-    s.other_cores = w->rivals > 0 ? w->cores * 0.4 : 0;
+    s.other_cores = w->rivals == 0 ? 0 : w->by_program ? w->rivals : w->cores * 0.4;
     s.budget_share = 0.3;
     s.ahead_ratio = 1;
     s.away = 0;
