@@ -21,6 +21,19 @@ def rate(got: Array, rows: Array, begin: float, end: float) -> float:
     return float((at[1] - at[0]) / (end - begin))
 
 
+def settled_rate(asked: Array, got: Array, rows: Array, begin: float, end: float) -> float:
+    """The same where batches may come in lots, as those of many workers do that share a source: from the beginning
+    of a lot to that of another, lest a lot more or less be counted. A lot ends a wait of half the longest or more.
+    """
+    inside = np.flatnonzero((got >= begin) & (got < end))
+    waited = (got - asked)[inside]
+    starts = inside[waited >= waited.max() / 2] if len(inside) else inside
+    if len(starts) < 2 or got[starts[-1]] - got[starts[0]] < (end - begin) / 3:
+        return rate(got, rows, begin, end)
+    first, last = starts[0], starts[-1]
+    return float(rows[first:last].sum() / (got[last] - got[first]))
+
+
 def timeline(got: Array, rows: Array, seconds: float, bin_s: float = PERIOD_S) -> list[float]:
     """Samples a second in each bin."""
     edges = np.arange(0.0, seconds + bin_s / 2, bin_s)
@@ -75,7 +88,7 @@ def figures(scenario: Scenario, notes: dict[str, Any]) -> dict[str, Any]:
         phases.append(
             {
                 "phase": str(span.phase),
-                "settled": rate(got, rows, span.settled, span.end),
+                "settled": settled_rate(asked, got, rows, span.settled, span.end),
                 "adapting": rate(got, rows, span.begin, span.settled),
                 "whole": rate(got, rows, span.begin, span.end),
                 "threads": _threads(notes["decisions"], first, span),

@@ -1,9 +1,10 @@
 """The best fixed setting of each phase, found by search: what a policy is measured against.
 
 Penstock's knobs turn while it runs, so one process tries them all under a phase's conditions, each for some
-seconds: first a coarse grid, then around the best, then the best few again. Whatever is within 2 % of the best
-counts as equal, and of those the one with the fewest threads and batches is taken: a wasteful oracle would
-make waste look good.
+seconds: first a coarse grid, then around the best. Batches that one setting leaves ready flatter the next, so the
+best few are then measured again, by turns, each in a process of its own and as long as contestants are, and only
+that counts. Whatever is within 2 % of the best is equal to it, and of those the one with the fewest threads and
+batches is taken: a wasteful oracle would make waste look good.
 
 A DataLoader's number of workers is found likewise, but for all phases together: it cannot change while it runs.
 """
@@ -19,16 +20,17 @@ from typing import Any
 import numpy as np
 
 from bench.adapt.entrants import ORACLE, Entrant
-from bench.adapt.measure import figures, rate
+from bench.adapt.measure import figures, rate, settled_rate
 from bench.adapt.runner import Action, Knobs, Run, perform, schedule
-from bench.adapt.scenarios import Phase, Scenario
+from bench.adapt.scenarios import ADAPTING_S, Phase, Scenario
 
 _WORKERS, _READERS = (1, 2, 4), (0, 8, 32, 96)
 _PYTHON_WORKERS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 _READY = 4  # batches, while workers and readers are sought
 _EQUAL = 0.98
 _SETTLE_S = 0.7
-_AGAIN = 4  # of the best, measured again
+_FINALISTS, _ROUNDS = 5, 3
+_FINAL_S = 3.0  # at least, after what contestants have to adapt in
 
 
 @dataclass(frozen=True)
@@ -91,10 +93,13 @@ class Search:
         self._scenario = replace(scenario, phases=(phase,))
         self._phase, self._view, self._effort = phase, view, effort
         self.rates: dict[tuple[tuple[str, float], ...], list[float]] = {}
+        self.tried: list[dict[str, Any]] = []
         self.problem: str | None = None
 
     def _note(self, setting: Knobs, value: float) -> None:
         self.rates.setdefault(tuple(sorted(setting.items())), []).append(value)
+        noted = {"phase": str(self._phase), "knobs": setting, "rates": [round(value, 1)]}
+        self.tried.append(noted)
 
     def _perform(self, actions: list[Action], seconds: float) -> dict[str, Any]:
         entrant = Entrant(ORACLE, "", "penstock")
@@ -115,32 +120,37 @@ class Search:
         for action, setting in zip(actions, settings, strict=True):
             self._note(setting, rate(got, rows, action.at + _SETTLE_S, action.at + each))
 
-    def _try_apart(self, settings: list[Knobs]) -> None:
-        """A process each: the workers of a Python data set are set when its loader is made."""
+    def _try_apart(self, settings: list[Knobs], settle_s: float, seconds: float) -> None:
+        """A process each. The workers of a Python data set are set when its loader is made."""
         for setting in settings:
-            notes = self._perform([Action(0.0, self._phase, setting)], self._effort.seconds + 1)
+            notes = self._perform([Action(0.0, self._phase, setting)], settle_s + seconds)
             if self.problem:
                 return
-            got, rows = (
-                np.array(notes["got"]) - notes["first"],
-                np.array(notes["rows"], dtype=float),
-            )
-            self._note(setting, rate(got, rows, 1.0, self._effort.seconds + 1))
+            asked, got = (np.array(notes[key]) - notes["first"] for key in ("asked", "got"))
+            rows = np.array(notes["rows"], dtype=float)
+            self._note(setting, settled_rate(asked, got, rows, settle_s, settle_s + seconds))
 
-    def _best(self, count: int) -> list[Knobs]:
+    def _finals(self) -> None:
+        """The best and the cheapest of those as good, measured as contestants are; what was before is forgotten."""
         order = sorted(self.rates, key=lambda setting: -median(self.rates[setting]))
-        return [dict(setting) for setting in order[:count]]
+        finalists = [dict(setting) for setting in order[: _FINALISTS - 1]]
+        cheapest = choose(self.rates)
+        finalists += [cheapest] if cheapest not in finalists else [dict(order[_FINALISTS - 1])]
+        self.rates = {}
+        seconds = max(self._phase.seconds - ADAPTING_S, _FINAL_S)
+        self._try_apart(finalists * _ROUNDS, ADAPTING_S, seconds)
 
     def run(self) -> Knobs | None:
         """The best setting, or None with `problem` saying why."""
         if self._scenario.is_python:
             counts = (1, 2, 8) if self._effort.is_coarse else _PYTHON_WORKERS
-            self._try_apart([{"workers": n} for n in counts])
+            self._try_apart([{"workers": n} for n in counts], 1.0, self._effort.seconds)
         else:
             self._try_live(coarse_grid(self._effort))
             if not self.problem and not self._effort.is_coarse:
                 self._try_live(neighbours(choose(self.rates), self._effort))
-                self._try_live(self._best(_AGAIN) * 2)
+                if not self.problem:
+                    self._finals()
         return None if self.problem else choose(self.rates)
 
 
@@ -155,10 +165,7 @@ def search(
             continue
         one = Search(scenario, phase, view, effort)
         found = one.run()
-        tried += [
-            {"phase": str(phase), "knobs": dict(setting), "rates": [round(v, 1) for v in values]}
-            for setting, values in one.rates.items()
-        ]
+        tried += one.tried
         if found is None:
             return {}, tried, one.problem
         best[phase.conditions] = found

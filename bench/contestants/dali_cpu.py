@@ -13,7 +13,29 @@ VARIANTS = {
 }
 
 PREFETCH = 2
-BUFFER = 1024  # encoded samples among which it shuffles: its default
+READERS = 16  # processes that read from a slow source: as many as tf.data has threads, and DataLoaders processes
+
+
+class ShuffledFiles:
+    """Files in a new order each epoch, for DALI's own reading processes. Its file reader has one thread, and maps
+    files: from a slow source it would read one at a time, or before the clock began."""
+
+    def __init__(self, job: Job) -> None:
+        self._files, self._seed = job.files(), job.seed
+        self._n_batches = len(self._files) // job.batch_size
+        self._epoch, self._order = -1, []
+
+    def __call__(self, sample: Any) -> Any:
+        import numpy as np
+
+        if sample.iteration >= self._n_batches:
+            raise StopIteration
+        if sample.epoch_idx != self._epoch:
+            order = np.random.default_rng((self._seed, sample.epoch_idx)).permutation(
+                len(self._files)
+            )
+            self._epoch, self._order = sample.epoch_idx, order
+        return np.fromfile(self._files[self._order[sample.idx_in_epoch]], dtype=np.uint8)
 
 
 def _images(fn: Any, types: Any, encoded: Any, fused: bool) -> Any:
@@ -34,16 +56,21 @@ def load(job: Job) -> Loader:
 
     @pipeline_def
     def pipeline() -> Any:
-        encoded, _label = fn.readers.file(
-            file_root=str(job.view / "folder"),
-            random_shuffle=True,
-            name="reader",
-            seed=job.seed,
-            # As good a shuffle as the others', if the wire brings so much before the first batch.
-            initial_fill=BUFFER if job.is_slow else len(job.files()),
-            # Mapped files would be read while it starts, and kept, whatever the wire is like by then.
-            dont_use_mmap=job.is_slow,
-        )
+        if job.is_slow:
+            encoded = fn.external_source(
+                ShuffledFiles(job),
+                batch=False,
+                parallel=True,
+                dtype=types.UINT8,
+                prefetch_queue_depth=PREFETCH,
+            )
+        else:
+            encoded, _label = fn.readers.file(
+                file_root=str(job.view / "folder"),
+                random_shuffle=True,
+                seed=job.seed,
+                initial_fill=len(job.files()),  # as good a shuffle as the others'
+            )
         return fn.crop_mirror_normalize(
             _images(fn, types, encoded, fused),
             dtype=types.FLOAT,
@@ -60,21 +87,26 @@ def load(job: Job) -> Loader:
             device_id=None,
             prefetch_queue_depth=PREFETCH,
             seed=job.seed,
+            py_num_workers=READERS if job.is_slow else 1,
+            py_start_method="spawn",
         )
         pipe.build()
-        batches = pipe.epoch_size("reader") // job.batch_size
+        batches = len(job.files()) // job.batch_size
 
         def epoch(_number: int) -> Iterator[Batch]:
             # The pipeline's own buffer, not the copy its PyTorch iterator makes: the best case for DALI.
             # It runs on over the end of an epoch without a gap.
             for _ in range(batches):
                 yield pipe.run()[0].as_tensor()
+            if job.is_slow:
+                pipe.reset()
 
         return epoch
 
     settings = {
         "num_threads": job.threads,
         "prefetch_queue_depth": PREFETCH,
+        "reading": f"{READERS} processes" if job.is_slow else "its file reader",
         "output": "its own buffer, without a copy",
         "resize": "linear, antialiased",
     }

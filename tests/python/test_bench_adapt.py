@@ -9,6 +9,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,6 +93,24 @@ def test_adapting_is_over_when_the_rate_is_there_for_a_while():
     line = [10.0] * 13 + [100.0] * 37
     assert measure.adapted_after_s(line, span, 99) == pytest.approx(1.3)
     assert measure.adapted_after_s(line, span, 101) is None
+
+
+def test_batches_that_come_in_lots_are_counted_by_lots():
+    lots = np.arange(0.0, 12.0, 1.8)  # of 16 batches, 10 ms apart: 284 samples a second
+    got = (lots[:, None] + 0.01 * np.arange(16)).ravel()
+    asked = np.concatenate([[0.0], got[:-1] + 0.005])
+    rows = np.full(len(got), 32.0)
+    for begin in (2.0, 2.5, 3.0, 3.5):
+        assert measure.settled_rate(asked, got, rows, begin, begin + 4) == pytest.approx(512 / 1.8)
+    one_lot = measure.settled_rate(asked, got, rows, 2.0, 4.0)
+    assert one_lot == measure.rate(got, rows, 2.0, 4.0)
+
+
+def test_batches_that_come_evenly_are_counted_as_ever():
+    got = np.arange(0.0, 5.0, 0.03)
+    rows, asked = np.full(len(got), 32.0), got - 0.01
+    assert measure.settled_rate(asked, got, rows, 2.0, 5.0) == pytest.approx(32 / 0.03)
+    assert measure.settled_rate(asked[:0], got[:0], rows[:0], 2.0, 5.0) == 0.0
 
 
 def test_the_oracle_takes_the_cheapest_of_equals():
