@@ -210,11 +210,8 @@ void pen__loader_work(void *ctx, int index)
     pen_loader *loader = ctx;
     pen__carrier *carrier = atomic_load(&loader->carriers[index]);
     pen__claim claim;
-    for (;;) {
-        int64_t t0 = pen__now_ns();
-        if (pen__window_claim_as(loader->window, PEN__WORKER, index, &claim) != 0)
-            return;
-        pen__counter_add(&carrier->idle_ns, pen__now_ns() - t0);
+    while (pen__window_claim_as(loader->window, PEN__WORKER, index, &claim) == 0) {
+        pen__counter_add(&carrier->idle_ns, claim.idle_ns);
         fill_claim(loader, carrier, &claim);
     }
 }

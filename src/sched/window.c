@@ -131,7 +131,8 @@ static bool take_ticket(pen__window *w, pen__claim *out)
     } while (!atomic_compare_exchange_weak(&w->ticket, &ticket, ticket - 1));
     int64_t number = (int64_t)(ticket >> TICKET_BITS);
     const job *j = job_at(w, number);
-    *out = (pen__claim){number - w->base, j->n_slots - slots_left(ticket), j->payload, NULL, 0};
+    *out = (pen__claim){
+        .seq = number - w->base, .slot = j->n_slots - slots_left(ticket), .payload = j->payload};
     return true;
 }
 
@@ -195,6 +196,7 @@ static bool claim_slot(pen__window *w, pen__role role, pen__claim *out)
 static int claim_or_wait(pen__window *w, pen__role role, int index, bool wait, pen__claim *out)
 {
     int rc = 0;
+    int64_t idle_ns = 0;
     pthread_mutex_lock(&w->lock);
     for (;;) {
         bool is_parked = index >= w->crew[role];
@@ -205,12 +207,15 @@ static int claim_or_wait(pen__window *w, pen__role role, int index, bool wait, p
         else if (!wait)
             rc = PEN_AGAIN;
         else {
+            const int64_t begin_ns = pen__now_ns();
             pthread_cond_wait(is_parked ? &w->parked : &w->room[role], &w->lock);
+            idle_ns += is_parked ? 0 : pen__now_ns() - begin_ns;
             continue;
         }
         break;
     }
     pthread_mutex_unlock(&w->lock);
+    out->idle_ns = idle_ns;
     return rc;
 }
 

@@ -40,6 +40,7 @@ typedef struct pen__claim {
     void *payload;
     void *cargo; /* what a reader brought, the claimer's now; NULL: nothing */
     size_t cargo_bytes;
+    int64_t idle_ns; /* that the claimer waited for room, and was not parked */
 } pen__claim;
 
 typedef enum pen__role { PEN__WORKER, PEN__READER, PEN__ROLES } pen__role;

@@ -3,7 +3,9 @@
 
 #include <penstock/error.h>
 
+#include <sched.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "sched/pool.h"
@@ -361,6 +363,43 @@ static void those_outside_the_crew_are_parked(void **state)
     pen__window_free(c.f.window);
 }
 
+typedef struct latecomer {
+    fixture f;
+    _Atomic int64_t idle_ns; /* -1: nothing was claimed yet */
+} latecomer;
+
+static void come_late(void *ctx, int index)
+{
+    latecomer *late = ctx;
+    pen__claim claim;
+    if (pen__window_claim_as(late->f.window, PEN__WORKER, 1 + index, &claim) != 0)
+        return;
+    atomic_store(&late->idle_ns, claim.idle_ns);
+    pen__window_done(late->f.window, &claim);
+}
+
+/* Else a worker that was parked for an hour would seem to have waited for room so long. */
+static void being_parked_is_not_waiting_for_room(void **state)
+{
+    (void)state;
+    latecomer late;
+    memset(&late, 0, sizeof late);
+    late.idle_ns = -1;
+    setup(&late.f);
+    pen__window_crew(late.f.window, PEN__WORKER, 1);
+    pen__pool *pool;
+    assert_int_equal(pen__pool_start(&pool, 1, come_late, &late), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* it is parked by now, or never is */
+    assert_int_equal(atomic_load(&late.idle_ns), -1);
+    pen__window_crew(late.f.window, PEN__WORKER, 2);
+    while (atomic_load(&late.idle_ns) < 0)
+        sched_yield();
+    assert_int_equal(atomic_load(&late.idle_ns), 0);
+    pen__window_close(late.f.window);
+    pen__pool_join(pool);
+    pen__window_free(late.f.window);
+}
+
 static void failed_allocations_leave_nothing_behind(void **state)
 {
     (void)state;
@@ -390,6 +429,7 @@ int main(void)
         cmocka_unit_test(a_cargo_is_taken_from_the_slot_whose_turn_is_last),
         cmocka_unit_test(pausing_empties_the_shelf),
         cmocka_unit_test(those_outside_the_crew_are_parked),
+        cmocka_unit_test(being_parked_is_not_waiting_for_room),
         cmocka_unit_test(failed_allocations_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
