@@ -26,6 +26,7 @@ typedef struct pen__lately {
     pthread_mutex_t lock; /* guards the rest */
     int64_t n;            /* marks so far; the newest is mark[(n - 1) % (seconds + 1)] */
     pen__mark mark[PEN__LATELY_SECONDS + 1];
+    double least_read_s; /* mean of a sample, in the second in which it was least; 0: none */
 } pen__lately;
 
 void pen__lately_init(pen__lately *lately);
@@ -37,6 +38,9 @@ void pen__lately_add(pen__lately *lately, const pen__mark *mark);
 
 /* The oldest mark of the last ten seconds or so, or the newest if all are older; false: none. */
 bool pen__lately_find(pen__lately *lately, int64_t now_ns, pen__mark *out);
+
+/* What reading a sample took when it took least, of all seconds so far; 0: not known. */
+double pen__lately_least_read(pen__lately *lately);
 
 /* Take what was before a mark from counters and times, but for percentiles. */
 void pen__lately_subtract(pen_pipeline_stats *stats, const pen__mark *mark);

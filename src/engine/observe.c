@@ -222,13 +222,17 @@ int64_t pen_loader_verdict(const pen_loader *loader, char *dst, size_t dst_cap)
         return rc;
     pen__mark mark;
     pen_pipeline_stats recent = stats;
-    const bool has_mark =
-        pen__lately_find(&((pen_loader *)(uintptr_t)loader)->lately, stats.time_ns, &mark);
+    pen__lately *lately = &((pen_loader *)(uintptr_t)loader)->lately;
+    const bool has_mark = pen__lately_find(lately, stats.time_ns, &mark);
     if (has_mark)
         pen__lately_subtract(&recent, &mark);
-    return pen__verdict(&stats, has_mark ? &recent : NULL,
-                        (double)atomic_load(&loader->first_batch_ns) * 1e-9, pen__limit_cores(),
-                        loader->max_workers, dst, dst_cap);
+    const pen__surroundings around = {
+        .first_wait_s = (double)atomic_load(&loader->first_batch_ns) * 1e-9,
+        .cores = pen__limit_cores(),
+        .max_workers = loader->max_workers,
+        .least_read_s = pen__lately_least_read(lately),
+    };
+    return pen__verdict(&stats, has_mark ? &recent : NULL, &around, dst, dst_cap);
 }
 
 void pen__observe_mark(pen_loader *loader)

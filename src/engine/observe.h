@@ -37,12 +37,17 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
 /* Leave a mark for the verdict, if it has been a second.  From the thread that takes batches. */
 void pen__observe_mark(pen_loader *loader);
 
+/* What a verdict rests on beside the counters. */
+typedef struct pen__surroundings {
+    double first_wait_s; /* for the first batch, which says nothing about the rest */
+    double cores, max_workers;
+    double least_read_s; /* of a sample, while fewest queued; 0: not known */
+} pen__surroundings;
+
 /* verdict.c: the line of pen_loader_verdict.  Pure.  `whole` is since the beginning, `recent` the
- * last seconds of it, which are judged where they have batches enough; it may be NULL.
- * `first_wait_s`: for the first batch, which says nothing about the rest. */
+ * last seconds of it, which are judged where they have batches enough; it may be NULL. */
 int64_t pen__verdict(const pen_pipeline_stats *whole, const pen_pipeline_stats *recent,
-                     double first_wait_s, double cores, double max_workers, char *dst,
-                     size_t dst_cap);
+                     const pen__surroundings *around, char *dst, size_t dst_cap);
 
 /* What is known of storage nodes, for the state. */
 void pen__observe_offload(pen_loader *loader, const pen__facts *before, const pen__facts *now,

@@ -15,6 +15,8 @@
 enum { N_WORK = PEN_STAGE_TENSOR + 1, MIN_BATCHES = 3 };
 
 static const double tells_apart = 0.03; /* of the time */
+static const double queues = 2;         /* times its best that reading takes where many queue */
+static const double are_many = 3;       /* at once */
 
 typedef struct line {
     char *dst;
@@ -74,22 +76,28 @@ static void say_gain(line *l, double gain)
         say(l, ", at most %.1fx", gain);
 }
 
-static void advise_reading(line *l, const pen_pipeline_stats *now, const basis *b)
+static void advise_reading(line *l, const pen_pipeline_stats *now, const basis *b,
+                           double least_read_s)
 {
     const double read_s = now->stages[PEN_STAGE_READ].mean_s;
     const double rate = now->samples / b->seconds, wanted = rate * speed_up(b, 1e9);
     const double depth = fmin(ceil(wanted * read_s * 1.2) + 1, PEN_MAX_IO);
+    const bool is_queue =
+        b->reading > are_many && least_read_s > 0 && read_s > queues * least_read_s;
     say(l, "reading, %.1f ms a sample, %d at once", read_s * 1e3, (int)lround(fmax(b->reading, 0)));
-    if (depth > now->readers + now->workers)
+    if (is_queue) /* more of them would only wait longer */
+        say(l, ", where it takes %.1f at best: the source is at its limit", least_read_s * 1e3);
+    if (!is_queue && depth > now->readers + now->workers)
         say(l, "; next step: read_ahead=%d, io=%d", (int)(2 * depth), (int)depth);
     else
         say(l, "; next step: a faster source, or fewer bytes a sample");
     say_gain(l, speed_up(b, 1e9));
 }
 
-static void advise_computing(line *l, const pen_pipeline_stats *now, const basis *b, double cores,
-                             double max_workers)
+static void advise_computing(line *l, const pen_pipeline_stats *now, const basis *b,
+                             const pen__surroundings *around)
 {
+    const double cores = around->cores, max_workers = around->max_workers;
     const double busy = fmin(b->busy_cores, cores);
     say(l, "%s-bound, %.1f of %g cores busy", pen_stage_name(b->top), busy, cores);
     if (busy < 0.8 * cores && now->workers < cores && now->workers < max_workers) {
@@ -104,8 +112,8 @@ static void advise_computing(line *l, const pen_pipeline_stats *now, const basis
     }
 }
 
-static void advise(line *l, const pen_pipeline_stats *now, const basis *b, double cores,
-                   double max_workers)
+static void advise(line *l, const pen_pipeline_stats *now, const basis *b,
+                   const pen__surroundings *around)
 {
     const double computing = b->busy_cores;
     if (b->memory > 0.25) {
@@ -113,15 +121,15 @@ static void advise(line *l, const pen_pipeline_stats *now, const basis *b, doubl
             100 * b->memory, (double)now->budget_used / 1e6, (double)now->budget_bytes / 1e6);
         say(l, "; next step: a larger memory_budget");
         say_gain(l, speed_up(b, 1 / (1 - fmin(b->memory, 0.9))));
-    } else if (b->reading > computing && computing < 0.8 * fmin(cores, now->workers)) {
-        advise_reading(l, now, b);
+    } else if (b->reading > computing && computing < 0.8 * fmin(around->cores, now->workers)) {
+        advise_reading(l, now, b, around->least_read_s);
     } else if (b->idle > 0.4) {
         say(l, "batches are late though workers are idle %.0f %% of the time: the step varies; ",
             100 * b->idle);
         say(l, "next step: ready_batches=%d", (int)now->ready_batches + 4);
         say_gain(l, speed_up(b, 1e9));
     } else {
-        advise_computing(l, now, b, cores, max_workers);
+        advise_computing(l, now, b, around);
     }
 }
 
@@ -135,13 +143,12 @@ static void say_waiting(line *l, double share, double share_whole)
 }
 
 int64_t pen__verdict(const pen_pipeline_stats *whole, const pen_pipeline_stats *recent,
-                     double first_wait_s, double cores, double max_workers, char *dst,
-                     size_t dst_cap)
+                     const pen__surroundings *around, char *dst, size_t dst_cap)
 {
     line l = {dst, dst_cap, 0};
     const bool has_recent = recent && recent->batches >= MIN_BATCHES;
     const pen_pipeline_stats *now = has_recent ? recent : whole;
-    const basis all = weigh(whole, first_wait_s), b = has_recent ? weigh(recent, 0) : all;
+    const basis all = weigh(whole, around->first_wait_s), b = has_recent ? weigh(recent, 0) : all;
     const double waiting = b.wait_s / b.seconds;
     if (whole->batches < MIN_BATCHES) {
         say(&l, "too early to tell: %lld batches so far", (long long)whole->batches);
@@ -149,9 +156,9 @@ int64_t pen__verdict(const pen_pipeline_stats *whole, const pen_pipeline_stats *
         say_waiting(&l, waiting, all.wait_s / all.seconds);
         if (waiting < 0.02)
             say(&l, "it is the slower side; loading takes %.1f of %g cores",
-                fmin(b.busy_cores, cores), cores);
+                fmin(b.busy_cores, around->cores), around->cores);
         else
-            advise(&l, now, &b, cores, max_workers);
+            advise(&l, now, &b, around);
     }
     return l.len < dst_cap ? (int64_t)l.len : PEN_ENOSPC;
 }

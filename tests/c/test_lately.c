@@ -47,6 +47,25 @@ static void the_oldest_of_the_last_ten_seconds_is_found(void **state)
     pen__lately_fini(&lately);
 }
 
+static void the_second_in_which_reading_took_least_is_kept(void **state)
+{
+    (void)state;
+    static const int64_t ms[] = {8, 3, 50, 1}, counts[] = {100, 100, 100, 2};
+    pen__lately lately = {0};
+    pen__lately_init(&lately);
+    assert_true(pen__lately_least_read(&lately) == 0);
+    pen__mark mark = {0};
+    for (int i = 0; i < 4; i++) {
+        mark.time_ns += SECOND;
+        mark.stages[PEN_STAGE_READ].count += counts[i];
+        mark.stages[PEN_STAGE_READ].sum_ns += counts[i] * ms[i] * 1000000;
+        pen__lately_add(&lately, &mark);
+    }
+    /* two reads in a second say little */
+    assert_float_equal(pen__lately_least_read(&lately), 0.003, 1e-9);
+    pen__lately_fini(&lately);
+}
+
 static void what_was_before_is_taken_away(void **state)
 {
     (void)state;
@@ -67,6 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mark_is_due_once_a_second),
         cmocka_unit_test(the_oldest_of_the_last_ten_seconds_is_found),
+        cmocka_unit_test(the_second_in_which_reading_took_least_is_kept),
         cmocka_unit_test(what_was_before_is_taken_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,10 +22,13 @@ static pen_pipeline_stats run(double wait_s, double read_s, double decode_s, dou
     return s;
 }
 
+static const pen__surroundings two_cores = {.cores = 2, .max_workers = 4};
+
 static const char *verdict(const pen_pipeline_stats *s, double cores)
 {
     static char line[PEN_VERDICT_MAX];
-    assert_true(pen__verdict(s, NULL, 0, cores, 2 * cores, line, sizeof line) > 0);
+    const pen__surroundings around = {.cores = cores, .max_workers = 2 * cores};
+    assert_true(pen__verdict(s, NULL, &around, line, sizeof line) > 0);
     return line;
 }
 
@@ -68,6 +71,23 @@ static void slow_reading_asks_for_readers(void **state)
     assert_says(&s, 2, "decode-bound");
 }
 
+/* Readers that queue tell a source at its limit from one that answers late. */
+static void a_source_at_its_limit_is_not_asked_for_more(void **state)
+{
+    (void)state;
+    char line[PEN_VERDICT_MAX];
+    pen_pipeline_stats s = run(9, 150, 0.5, 0.1);
+    s.readers = 15;
+    pen__surroundings around = two_cores;
+    around.least_read_s = 0.006;
+    assert_true(pen__verdict(&s, NULL, &around, line, sizeof line) > 0);
+    assert_non_null(strstr(line, "reading, 23.4 ms a sample, 15 at once, where it takes 6.0 at "
+                                 "best: the source is at its limit; next step: a faster source"));
+    around.least_read_s = 0.02; /* it takes as long alone: more at once help */
+    assert_true(pen__verdict(&s, NULL, &around, line, sizeof line) > 0);
+    assert_non_null(strstr(line, "next step: read_ahead="));
+}
+
 static void a_small_budget_and_a_varying_step_are_told(void **state)
 {
     (void)state;
@@ -86,7 +106,7 @@ static void too_few_batches_say_nothing(void **state)
     s.batches = 2;
     assert_says(&s, 2, "too early to tell: 2 batches");
     char line[8];
-    assert_int_equal(pen__verdict(&s, NULL, 0, 2, 4, line, sizeof line), PEN_ENOSPC);
+    assert_int_equal(pen__verdict(&s, NULL, &two_cores, line, sizeof line), PEN_ENOSPC);
     s = (pen_pipeline_stats){.batches = 5}; /* nothing took any time */
     verdict(&s, 2);
 }
@@ -96,11 +116,11 @@ static void the_recent_past_is_judged_and_the_whole_run_told(void **state)
     (void)state;
     char line[PEN_VERDICT_MAX];
     pen_pipeline_stats whole = run(1, 0.1, 12, 1), recent = run(6, 0.1, 1, 18);
-    assert_true(pen__verdict(&whole, &recent, 0, 2, 4, line, sizeof line) > 0);
+    assert_true(pen__verdict(&whole, &recent, &two_cores, line, sizeof line) > 0);
     const char *want = "training waits 60 % of the time (10 % since the beginning): augment-bound";
     assert_memory_equal(line, want, strlen(want));
     recent.batches = 2; /* too few of them */
-    assert_true(pen__verdict(&whole, &recent, 0, 2, 4, line, sizeof line) > 0);
+    assert_true(pen__verdict(&whole, &recent, &two_cores, line, sizeof line) > 0);
     assert_non_null(strstr(line, "waits 10 % of the time: decode-bound"));
 }
 
@@ -110,6 +130,7 @@ int main(void)
         cmocka_unit_test(a_loop_that_does_not_wait_is_the_slower_side),
         cmocka_unit_test(busy_cores_are_named_with_the_stage_that_keeps_them_busy),
         cmocka_unit_test(slow_reading_asks_for_readers),
+        cmocka_unit_test(a_source_at_its_limit_is_not_asked_for_more),
         cmocka_unit_test(a_small_budget_and_a_varying_step_are_told),
         cmocka_unit_test(too_few_batches_say_nothing),
         cmocka_unit_test(the_recent_past_is_judged_and_the_whole_run_told),
