@@ -195,8 +195,9 @@ static void note_end(memory *m, const pen_policy_state *s, bool is_kept)
         m->has_yielded = true;
         m->hold[MORE_THREADS] = LONGEST_HOLD; /* until they are gone */
     }
-    const double share = pen__measure_rate(&m->trial.now) / pen__measure_rate(&m->trial.old);
-    if (m->subject == BESIDE_OTHERS && share < enough) /* turns go by threads here */
+    if (m->subject == BESIDE_OTHERS)
+        m->beside = pen__measure_rate(&m->trial.now) / pen__measure_rate(&m->trial.old);
+    if (m->subject == BESIDE_OTHERS && m->beside < enough) /* turns go by threads here */
         rest(m, BESIDE_OTHERS);
     if (m->subject == MORE_THREADS && is_kept) {
         /* Giving back at once would undo it, and what batches took is of before for a while. */
@@ -292,7 +293,7 @@ static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     if (!rivals_changed(m, s) && !has_other_cores)
         return;
     m->base = (pen__measure){0};
-    m->lasting_waits = 0;
+    m->lasting_waits = m->beside = 0;
     for (change what = BESIDE_OTHERS; what <= BACK_TO_CORES; what++)
         m->hold[what] = m->hold_next[what] = 0;
     if (has_other_cores || m->has_yielded)

@@ -2,7 +2,14 @@
 #include "policy/model.h"
 #include "policy/sizes.h"
 
-enum { SETTLE = 1, MOST_SETTLE = 5, MOST_STEP = 4, FIRST_READERS = 32 };
+enum {
+    SETTLE = 1,
+    MOST_SETTLE = 5,
+    MOST_STEP = 4,
+    FIRST_READERS = 32,
+    BEFORE_OTHERS = 6, /* periods: turns beside others vary from one to the next */
+    BESIDE_THEM = 8,
+};
 
 static const double margin = 1.15;   /* above the wanted rate */
 static const double spare = 1.3;     /* the margin when giving back: hysteresis */
@@ -10,6 +17,8 @@ static const double worth_it = 1.25; /* times as many readers: less is not worth
 static const double idles = 0.02;    /* of the workers' time, waiting for room */
 static const double enough = 0.8;    /* of what was expected */
 static const double lasts = 0.03;    /* of the time waited: worth memory */
+static const double chance = 0.94;   /* of the rate, what turns beside others differ by anyway */
+static const double turns = 0.9;     /* of the rate: fewer threads had fewer turns */
 
 static pen__sizes make_plan(const memory *m, const pen_policy_state *s, double factor)
 {
@@ -120,7 +129,8 @@ static bool is_crowded(const memory *m, const pen_policy_state *s, double worker
     const double busy = pen__or(s->busy_cores, INFINITY); /* less: bytes are missing, not turns */
     /* What a hypervisor takes, it takes from any number of threads. */
     const bool are_here = pen__or(s->other_cores, 0) > PEN__STILL_THERE;
-    return m->has_rivals && are_here && !has_siblings && busy >= 0.6 * workers;
+    return m->has_rivals && are_here && !has_siblings && busy >= 0.6 * workers &&
+           m->base.periods >= BEFORE_OTHERS;
 }
 
 /* Tried before more workers than cores: where this costs nothing, that gains nothing. */
@@ -134,6 +144,8 @@ static bool leave_to_others(memory *m, const pen_policy_state *s, const pen_knob
         !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, left, false))
         return false;
     begin(m, BESIDE_OTHERS, &before, PEN__GIVES_BACK);
+    m->trial.loss = chance;
+    m->trial.periods = BESIDE_THEM;
     pen__reason(reason, "try %g workers: other programs take %.1f cores",
                 knobs->value[PEN_KNOB_WORKERS], pen__or(s->other_cores, 0));
     return true;
@@ -145,7 +157,7 @@ static bool outnumber_others(memory *m, const pen_policy_state *s, const pen_kno
     const pen_knobs before = *knobs;
     const double workers = knobs->value[PEN_KNOB_WORKERS];
     /* All at once: of n rivals' turns the last steps gain too little to be told from chance. */
-    if (!is_crowded(m, s, workers) || workers < floor(s->cores) ||
+    if (!is_crowded(m, s, workers) || workers < floor(s->cores) || m->beside > turns ||
         !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, 2 * ceil(s->cores), true))
         return false;
     begin(m, MORE_THAN_CORES, &before, 1.08);

@@ -67,6 +67,8 @@ typedef struct pen__trial {
     double gain;      /* else: that it must bring, 1.03 is 3 % */
     double settle;    /* periods that do not count yet */
     double batches;   /* that the loop must have taken before giving back is kept */
+    double loss;      /* of the rate, that is kept all the same: 0.98 is 2 % */
+    double periods;   /* to measure, at least; a clear loss is believed sooner */
     pen_knobs before; /* to go back to */
     pen__measure old, now;
 } pen__trial;

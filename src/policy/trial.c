@@ -19,6 +19,7 @@ enum {
 };
 
 static const double loss = 0.98;      /* of the rate: that may be lost where it says anything */
+static const double clear = 0.8;      /* of the rate: no chance */
 static const double less_wait = 0.02; /* of the time: a gain, or a loss */
 static const double much_wait =
     0.2; /* of the time: then less of it comes from a higher rate alone */
@@ -56,6 +57,7 @@ void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__mea
         .gain = gain_or_gives_back,
         .settle = settle,
         .batches = fmax(LEAST_BATCHES, before->value[PEN_KNOB_READY_BATCHES] + 1),
+        .loss = loss,
         .before = *before,
         .old = *old,
     };
@@ -71,7 +73,7 @@ static bool pays(const pen__trial *trial)
 {
     const double old = pen__measure_rate(&trial->old), now = pen__measure_rate(&trial->now);
     const double waited = pen__measure_waits(&trial->old), waits = pen__measure_waits(&trial->now);
-    const bool is_as_fast = now >= old * (loss - coarseness(trial));
+    const bool is_as_fast = now >= old * (trial->loss - coarseness(trial));
     if (trial->gain == PEN__WAITS_LESS)
         return waits <= fmax(waited - less_wait, waited / 2);
     if (trial->gives_back)
@@ -90,6 +92,9 @@ pen__trial_end pen__trial_step(pen__trial *trial, const pen_policy_state *state,
     }
     pen__measure_add(&trial->now, state);
     if (!pen__measure_is_enough(&trial->now))
+        return PEN__TRIAL_GOES_ON;
+    const bool is_clear = pen__measure_rate(&trial->now) < clear * pen__measure_rate(&trial->old);
+    if (trial->now.periods < trial->periods && !is_clear)
         return PEN__TRIAL_GOES_ON;
     const bool is_good = pays(trial);
     const bool is_proven = !trial->gives_back || trial->now.batches >= trial->batches;

@@ -218,6 +218,29 @@ static void model_answers_a_rival_within_20_periods_and_forgets_it(void **state)
     }
 }
 
+/* Where the system shares cores by program, one worker has the turns of two; what is measured of it
+ * varies by a tenth from period to period. */
+static void model_leaves_cores_to_a_rival_whatever_the_noise(void **state)
+{
+    (void)state;
+    int n_left = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        world w = usual();
+        w.read_s = 0;
+        w.noise = 0.1;
+        w.random = seed;
+        w.by_program = true;
+        driver d;
+        start(&d, "model", &w);
+        run(&d, &w, 60);
+        w.rivals = 1;
+        run(&d, &w, 20);
+        n_left += d.knobs.value[PEN_KNOB_WORKERS] == 1;
+        assert_reaches(&d, &w, 0.95);
+    }
+    assert_in_range(n_left, 36, 40);
+}
+
 static void model_does_not_answer_rivals_that_are_there_for_a_moment(void **state)
 {
     (void)state;
@@ -282,6 +305,7 @@ int main(void)
         cmocka_unit_test(model_leaves_cores_to_programs_that_have_them_anyway),
         cmocka_unit_test(model_spends_memory_only_on_waiting_that_lasts),
         cmocka_unit_test(model_answers_a_rival_within_20_periods_and_forgets_it),
+        cmocka_unit_test(model_leaves_cores_to_a_rival_whatever_the_noise),
         cmocka_unit_test(model_does_not_answer_rivals_that_are_there_for_a_moment),
         cmocka_unit_test(model_tires_of_trials_that_are_called_off),
         cmocka_unit_test(model_gives_workers_back_with_the_cores),
