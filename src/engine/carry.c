@@ -149,6 +149,7 @@ int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_
     if (n < 0)
         return (int)n;
     pen__counter_add(&reading->bytes, n);
+    pen__counter_add(&reading->stored, (int64_t)len);
     return 0;
 }
 

@@ -34,6 +34,7 @@ static void add_reading(const pen__reading *reading, pen__facts *out)
 {
     pen__times_add(&out->stages[PEN_STAGE_READ], &reading->times);
     out->bytes_in += atomic_load(&reading->bytes);
+    out->stored_in += atomic_load(&reading->stored);
     out->shared_wait_ns += atomic_load(&reading->wait_ns);
     out->node_ns += atomic_load(&reading->node_ns);
 }
@@ -104,9 +105,10 @@ int pen__observe(const pen_loader *loader, pen__facts *out)
         out->wait_ns += out->time_ns - since;
     pen_knobs knobs;
     pen_loader_get_knobs(loader, &knobs);
-    out->workers = (int)knobs.value[PEN_KNOB_WORKERS];
-    out->readers = (int)fmin(knobs.value[PEN_KNOB_READ_AHEAD], knobs.value[PEN_KNOB_IO]);
     out->window = pen__window_look(loader->window);
+    const double ahead = fmin(knobs.value[PEN_KNOB_READ_AHEAD], knobs.value[PEN_KNOB_IO]);
+    out->workers = (int)fmin(knobs.value[PEN_KNOB_WORKERS], out->window.crew[PEN__WORKER]);
+    out->readers = (int)fmin(ahead, out->window.crew[PEN__READER]);
     int64_t peak;
     pen__budget_usage(loader->budget, &out->budget_used, &peak);
     out->budget_used += pen__slab_pool_used(loader->slabs);
@@ -148,6 +150,7 @@ void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
     if (pen__observe(loader, &facts) != 0)
         return; /* after a fork */
     out->workers = facts.workers;
+    out->wait_ns = facts.wait_ns; /* the wait under way, too */
     pen__budget_usage(loader->budget, &out->budget_used, &out->budget_peak);
     out->budget_used += pen__slab_pool_used(loader->slabs);
     out->budget_peak += pen__slab_pool_peak(loader->slabs);
@@ -165,15 +168,26 @@ static void describe(const pen__times *times, pen_stage_stats *out)
     out->variation = pen__times_variation(times);
 }
 
-/* What the samples that come will cost one worker, if a byte costs what it has cost. */
+/* Mixing is done to whole batches; each sample has its part of it. */
+static void add_mixing(pen_stage_stats *augment, const pen__facts *facts)
+{
+    if (facts->mix_ns == 0 || facts->made == 0)
+        return;
+    augment->count = augment->count ? augment->count : facts->made;
+    augment->total_s += (double)facts->mix_ns * 1e-9;
+    augment->mean_s = augment->total_s / (double)augment->count;
+}
+
+/* What the samples that come will cost one worker, if a stored byte costs what it has cost. */
 static double expected_cost(const pen__facts *facts)
 {
     const pen__times *s = facts->stages;
     double spent = (double)(s[PEN_STAGE_READ].sum_ns + s[PEN_STAGE_DECODE].sum_ns +
-                            s[PEN_STAGE_AUGMENT].sum_ns + s[PEN_STAGE_TENSOR].sum_ns);
-    if (facts->ahead_bytes < 0 || facts->bytes_in == 0)
+                            s[PEN_STAGE_AUGMENT].sum_ns + s[PEN_STAGE_TENSOR].sum_ns +
+                            facts->mix_ns);
+    if (facts->ahead_bytes < 0 || facts->stored_in == 0)
         return NAN;
-    return spent * 1e-9 * (double)facts->ahead_bytes / (double)facts->bytes_in;
+    return spent * 1e-9 * (double)facts->ahead_bytes / (double)facts->stored_in;
 }
 
 int pen_loader_get_pipeline_stats(const pen_loader *loader, pen_pipeline_stats *out)
@@ -210,6 +224,7 @@ int pen_loader_get_pipeline_stats(const pen_loader *loader, pen_pipeline_stats *
     };
     for (int i = 0; i < PEN_STAGE_COUNT; i++)
         describe(&facts.stages[i], &full.stages[i]);
+    add_mixing(&full.stages[PEN_STAGE_AUGMENT], &facts);
     memcpy(out, &full, size);
     return 0;
 }
@@ -226,10 +241,13 @@ int64_t pen_loader_verdict(const pen_loader *loader, char *dst, size_t dst_cap)
     const bool has_mark = pen__lately_find(lately, stats.time_ns, &mark);
     if (has_mark)
         pen__lately_subtract(&recent, &mark);
+    pen_knobs knobs;
+    pen_loader_get_knobs(loader, &knobs);
     const pen__surroundings around = {
         .first_wait_s = (double)atomic_load(&loader->first_batch_ns) * 1e-9,
         .cores = pen__limit_cores(),
         .max_workers = loader->max_workers,
+        .ready_limit = knobs.value[PEN_KNOB_READY_BATCHES],
         .least_read_s = pen__lately_least_read(lately),
     };
     return pen__verdict(&stats, has_mark ? &recent : NULL, &around, dst, dst_cap);
@@ -252,6 +270,7 @@ void pen__observe_mark(pen_loader *loader)
         mark.stages[i].count = pen__times_count(&facts.stages[i]);
         mark.stages[i].sum_ns = facts.stages[i].sum_ns;
     }
+    mark.stages[PEN_STAGE_AUGMENT].sum_ns += facts.mix_ns;
     pen__lately_add(&loader->lately, &mark);
 }
 
@@ -293,6 +312,21 @@ static void set_stages(const pen__facts *base, const pen__facts *now, pen_policy
     set_stage(base, now, PEN_STAGE_AUGMENT, &s->augment_s, NULL, &s->augment_p95_s, &s->augment_cv);
     set_stage(base, now, PEN_STAGE_TENSOR, &s->tensor_s, NULL, &s->tensor_p95_s, &s->tensor_cv);
     set_stage(base, now, PEN_STAGE_BATCH, &s->batch_s, NULL, &s->batch_p95_s, NULL);
+    const double mixed_s = (double)(now->mix_ns - base->mix_ns) * 1e-9;
+    if (mixed_s > 0 && now->made > base->made)
+        s->augment_s = (isnan(s->augment_s) ? 0 : s->augment_s) +
+                       mixed_s / (double)(now->made - base->made);
+}
+
+/* Files that come over files that came; both as they are stored, whatever part of them was read. */
+static double ahead_ratio(const pen__facts *base, const pen__facts *now)
+{
+    const double n_read = (double)(pen__times_count(&now->stages[PEN_STAGE_READ]) -
+                                   pen__times_count(&base->stages[PEN_STAGE_READ]));
+    const double came = (double)(now->stored_in - base->stored_in);
+    if (now->ahead_samples <= 0 || !(n_read > 0) || !(came > 0))
+        return NAN;
+    return ((double)now->ahead_bytes / (double)now->ahead_samples) / (came / n_read);
 }
 
 static double grown(const pen__facts *before, const pen__facts *now, int stage)
@@ -306,7 +340,8 @@ static void set_workers(const pen__facts *before, const pen__facts *now, pen_pol
     const double seconds = s->period_s, threads = now->workers > 0 ? now->workers : 1;
     const double computed = grown(before, now, PEN_STAGE_DECODE) +
                             grown(before, now, PEN_STAGE_AUGMENT) +
-                            grown(before, now, PEN_STAGE_TENSOR);
+                            grown(before, now, PEN_STAGE_TENSOR) +
+                            (double)(now->mix_ns - before->mix_ns) * 1e-9;
     s->busy_cores = divide(computed, seconds);
     s->read_threads = divide(grown(before, now, PEN_STAGE_READ), seconds);
     s->idle_share = share((double)(now->idle_ns - before->idle_ns) * 1e-9, seconds * threads);
@@ -349,7 +384,6 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
                         double batch_samples, pen_policy_state *out)
 {
     const double seconds = (double)(now->time_ns - before->time_ns) * 1e-9;
-    const int64_t n_read = pen__times_count(&now->stages[PEN_STAGE_READ]);
     set_nothing(out);
     out->period_s = seconds;
     out->wait_share = share((double)(now->wait_ns - before->wait_ns) * 1e-9, seconds);
@@ -367,9 +401,7 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
     out->bytes_per_s = divide((double)(now->bytes_in - before->bytes_in), seconds);
     out->budget_share = share((double)now->budget_used, (double)now->budget_bytes);
     out->slab_share = share((double)now->slab_bytes, (double)now->budget_bytes);
-    if (now->ahead_samples > 0 && n_read > 0 && now->bytes_in > 0)
-        out->ahead_ratio = ((double)now->ahead_bytes / (double)now->ahead_samples) /
-                           ((double)now->bytes_in / (double)n_read);
+    out->ahead_ratio = ahead_ratio(base, now);
     out->cores = cores;
     if (machine && rates)
         set_machine(machine, rates, out);

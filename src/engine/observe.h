@@ -15,6 +15,7 @@ typedef struct pen__facts {
     pen__times stages[PEN_STAGE_COUNT];
     int64_t batches, samples, made; /* delivered; finished by workers */
     int64_t bytes_in, bytes_out;
+    int64_t stored_in; /* of the files that bytes_in were of: parts and parcels are less */
     int64_t wait_ns; /* the caller's, the present wait included */
     bool is_away;    /* it is between two epochs */
     int64_t mix_ns, idle_ns, memory_wait_ns, shared_wait_ns;
@@ -41,6 +42,7 @@ void pen__observe_mark(pen_loader *loader);
 typedef struct pen__surroundings {
     double first_wait_s; /* for the first batch, which says nothing about the rest */
     double cores, max_workers;
+    double ready_limit;  /* batches that may be under way or ready: the knob */
     double least_read_s; /* of a sample, while fewest queued; 0: not known */
 } pen__surroundings;
 

@@ -17,6 +17,7 @@ enum { N_WORK = PEN_STAGE_TENSOR + 1, MIN_BATCHES = 3 };
 static const double tells_apart = 0.03; /* of the time */
 static const double queues = 2;         /* times its best that reading takes where many queue */
 static const double are_many = 3;       /* at once */
+static const double by_queueing = 1.5;  /* times as long for each that queues: more is slowness */
 
 typedef struct line {
     char *dst;
@@ -76,14 +77,16 @@ static void say_gain(line *l, double gain)
         say(l, ", at most %.1fx", gain);
 }
 
-static void advise_reading(line *l, const pen_pipeline_stats *now, const basis *b,
+static void advise_reading(line *l, const pen_pipeline_stats *now, const basis *b, double cores,
                            double least_read_s)
 {
     const double read_s = now->stages[PEN_STAGE_READ].mean_s;
     const double rate = now->samples / b->seconds, wanted = rate * speed_up(b, 1e9);
     const double depth = fmin(ceil(wanted * read_s * 1.2) + 1, PEN_MAX_IO);
-    const bool is_queue =
-        b->reading > are_many && least_read_s > 0 && read_s > queues * least_read_s;
+    /* Those that read can keep each other waiting, but only so long: beyond it the source itself
+     * is slower than it was, as a disk is after the page cache. */
+    const bool is_queue = b->reading > are_many && read_s > queues * least_read_s &&
+                          read_s < by_queueing * b->reading * least_read_s;
     say(l, "reading, %.1f ms a sample, %d at once", read_s * 1e3, (int)lround(fmax(b->reading, 0)));
     if (is_queue) /* more of them would only wait longer */
         say(l, ", where it takes %.1f at best: the source is at its limit", least_read_s * 1e3);
@@ -91,7 +94,7 @@ static void advise_reading(line *l, const pen_pipeline_stats *now, const basis *
         say(l, "; next step: read_ahead=%d, io=%d", (int)(2 * depth), (int)depth);
     else
         say(l, "; next step: a faster source, or fewer bytes a sample");
-    say_gain(l, speed_up(b, 1e9));
+    say_gain(l, speed_up(b, b->busy_cores > 0 ? cores / b->busy_cores : 1e9));
 }
 
 static void advise_computing(line *l, const pen_pipeline_stats *now, const basis *b,
@@ -122,11 +125,11 @@ static void advise(line *l, const pen_pipeline_stats *now, const basis *b,
         say(l, "; next step: a larger memory_budget");
         say_gain(l, speed_up(b, 1 / (1 - fmin(b->memory, 0.9))));
     } else if (b->reading > computing && computing < 0.8 * fmin(around->cores, now->workers)) {
-        advise_reading(l, now, b, around->least_read_s);
+        advise_reading(l, now, b, around->cores, around->least_read_s);
     } else if (b->idle > 0.4) {
         say(l, "batches are late though workers are idle %.0f %% of the time: the step varies; ",
             100 * b->idle);
-        say(l, "next step: ready_batches=%d", (int)now->ready_batches + 4);
+        say(l, "next step: ready_batches=%d", (int)around->ready_limit + 4);
         say_gain(l, speed_up(b, 1e9));
     } else {
         advise_computing(l, now, b, around);

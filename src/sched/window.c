@@ -445,6 +445,7 @@ pen__window_facts pen__window_look(pen__window *w)
         .n_open = (int)(w->tail - w->head),
         .n_shelved = w->n_shelved,
         .n_busy = -w->n_shelved - slots_left(atomic_load(&w->ticket)),
+        .crew = {w->crew[PEN__WORKER], w->crew[PEN__READER]},
     };
     for (int64_t n = w->head; n < w->tail; n++) {
         const job *j = job_at(w, n);

@@ -49,6 +49,7 @@ typedef enum pen__role { PEN__WORKER, PEN__READER, PEN__ROLES } pen__role;
 typedef struct pen__window_facts {
     int n_open, n_ready;   /* jobs; of them complete */
     int n_busy, n_shelved; /* claims in somebody's hands; on the shelf */
+    int crew[PEN__ROLES];  /* threads that may claim */
 } pen__window_facts;
 
 int pen__window_create(pen__window **out, int capacity, pen__window_open open, void *ctx);

@@ -27,7 +27,7 @@ static const pen__surroundings two_cores = {.cores = 2, .max_workers = 4};
 static const char *verdict(const pen_pipeline_stats *s, double cores)
 {
     static char line[PEN_VERDICT_MAX];
-    const pen__surroundings around = {.cores = cores, .max_workers = 2 * cores};
+    const pen__surroundings around = {.cores = cores, .max_workers = 2 * cores, .ready_limit = 8};
     assert_true(pen__verdict(s, NULL, &around, line, sizeof line) > 0);
     return line;
 }
@@ -86,6 +86,18 @@ static void a_source_at_its_limit_is_not_asked_for_more(void **state)
     around.least_read_s = 0.02; /* it takes as long alone: more at once help */
     assert_true(pen__verdict(&s, NULL, &around, line, sizeof line) > 0);
     assert_non_null(strstr(line, "next step: read_ahead="));
+    around.least_read_s = 0.0001; /* of a page cache: so much longer is no queue of fifteen */
+    assert_true(pen__verdict(&s, NULL, &around, line, sizeof line) > 0);
+    assert_non_null(strstr(line, "next step: read_ahead="));
+}
+
+static void reading_gains_no_more_than_cores_can_compute(void **state)
+{
+    (void)state;
+    pen_pipeline_stats s = run(9, 15, 10, 0.1);
+    assert_says(&s, 2, "at most 2.0x");
+    s = run(9, 15, 1, 0.1);
+    assert_says(&s, 2, "at most 10.0x"); /* as fast as the loop */
 }
 
 static void a_small_budget_and_a_varying_step_are_told(void **state)
@@ -131,6 +143,7 @@ int main(void)
         cmocka_unit_test(busy_cores_are_named_with_the_stage_that_keeps_them_busy),
         cmocka_unit_test(slow_reading_asks_for_readers),
         cmocka_unit_test(a_source_at_its_limit_is_not_asked_for_more),
+        cmocka_unit_test(reading_gains_no_more_than_cores_can_compute),
         cmocka_unit_test(a_small_budget_and_a_varying_step_are_told),
         cmocka_unit_test(too_few_batches_say_nothing),
         cmocka_unit_test(the_recent_past_is_judged_and_the_whole_run_told),
