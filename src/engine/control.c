@@ -138,8 +138,8 @@ static void write_log(struct pen__control *c, const pen__decision *decision)
     pen__text_fini(&line);
     if (rc == 0)
         return;
-    pen__ledger_close(&c->log);
     pthread_mutex_lock(&c->lock);
+    pen__ledger_close(&c->log); /* others look whether there is one */
     snprintf(c->log_fault, sizeof c->log_fault, "the decision log cannot be written: %s",
              strerror(-rc));
     pthread_mutex_unlock(&c->lock);
@@ -172,21 +172,13 @@ static void decide(pen_loader *loader, struct pen__control *c, const pen_policy_
     if (policy && policy->decide)
         policy->decide(c->memory, state, table, &wanted, reason);
     memcpy(c->reason, reason, sizeof reason);
-    pthread_mutex_unlock(&c->lock);
+    /* Under the lock, so that a policy that was replaced turns nothing any more; the board's is
+     * taken within it, never the other way round. */
     pen__board_turn(loader, &wanted); /* fewer threads than wanted: seen in the next state */
     pen_loader_get_knobs(loader, &after);
-    pthread_mutex_lock(&c->lock);
     pen__recent_add(&c->recent, &decision);
     pthread_mutex_unlock(&c->lock);
     write_log(c, &decision);
-}
-
-static void look(pen_loader *loader, struct pen__control *c)
-{
-    read_machine(c);
-    pen__observe(loader, &c->now);
-    if (c->period == 0)
-        c->base = c->middle = c->before = c->now;
 }
 
 /* One period is over. */
@@ -194,7 +186,8 @@ static void tick(pen_loader *loader, struct pen__control *c)
 {
     c->period++;
     const bool had_machine = c->has_machine;
-    look(loader, c);
+    read_machine(c);
+    pen__observe(loader, &c->now);
     pen_policy_state state;
     const bool has_rates = had_machine && c->has_machine;
     pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
@@ -210,17 +203,32 @@ static void tick(pen_loader *loader, struct pen__control *c)
     c->before = c->now;
 }
 
-/* Wait for the end of the period; false: it is over for good.  The lock is held. */
-static bool wait_period(struct pen__control *c, int64_t deadline_ns)
+/* What was before says nothing about now. */
+static void start_over(pen_loader *loader, struct pen__control *c)
+{
+    pen__observe(loader, &c->now);
+    c->base = c->middle = c->before = c->now;
+    c->has_machine = false;
+}
+
+typedef enum waited { PERIOD_IS_OVER, WAS_UNWANTED, IS_ENDING } waited;
+
+/* Wait for the end of the period, or until there is something to do again. */
+static waited wait_period(struct pen__control *c, int64_t deadline_ns)
 {
     const struct timespec until = {deadline_ns / 1000000000, deadline_ns % 1000000000};
-    while (!c->is_ending) {
-        if (!is_wanted(c))
-            pthread_cond_wait(&c->changed, &c->lock);
-        else if (pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT)
-            break;
+    bool was_unwanted = false;
+    int rc = 0;
+    pthread_mutex_lock(&c->lock);
+    while (!c->is_ending && !is_wanted(c)) {
+        was_unwanted = true;
+        pthread_cond_wait(&c->changed, &c->lock);
     }
-    return !c->is_ending;
+    while (!c->is_ending && is_wanted(c) && !was_unwanted && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&c->changed, &c->lock, &until);
+    const waited how = c->is_ending ? IS_ENDING : rc == ETIMEDOUT ? PERIOD_IS_OVER : WAS_UNWANTED;
+    pthread_mutex_unlock(&c->lock);
+    return how;
 }
 
 static void run(void *ctx, int index)
@@ -229,15 +237,15 @@ static void run(void *ctx, int index)
     pen_loader *loader = ctx;
     struct pen__control *c = loader->control;
     const int64_t period_ns = (int64_t)loader->opts.period_ms * 1000000;
-    pen__observe(loader, &c->now);
-    c->base = c->middle = c->before = c->now;
+    start_over(loader, c);
     for (;;) {
-        pthread_mutex_lock(&c->lock);
-        bool goes_on = wait_period(c, pen__now_ns() + period_ns);
-        pthread_mutex_unlock(&c->lock);
-        if (!goes_on)
+        const waited how = wait_period(c, pen__now_ns() + period_ns);
+        if (how == IS_ENDING)
             return;
-        tick(loader, c);
+        if (how == WAS_UNWANTED)
+            start_over(loader, c);
+        else
+            tick(loader, c);
     }
 }
 

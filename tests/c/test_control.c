@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "loading.h"
 #include "policy/policies.h"
@@ -299,6 +300,39 @@ static void why_a_log_was_given_up_is_said_from_then_on(void **state)
     pen_loader_free(loader);
 }
 
+/* When a policy was first asked, and about how long. */
+static _Atomic int64_t asked_ns;
+static _Atomic double first_period_s;
+
+static void note_period(void *memory, const pen_policy_state *seen, const pen_knob_info *table,
+                        pen_knobs *knobs, char *reason)
+{
+    (void)memory, (void)table, (void)knobs, (void)reason;
+    if (atomic_load(&asked_ns))
+        return;
+    atomic_store(&first_period_s, seen->period_s);
+    atomic_store(&asked_ns, pen__now_ns());
+}
+
+/* Else its first state would be the mean of an hour. */
+static void a_policy_is_told_nothing_of_the_time_before_it(void **state)
+{
+    (void)state;
+    static const pen_knob_policy noter = {.name = "noter", .decide = note_period};
+    pen_loader_opts o = controlled("model", NULL);
+    pen_loader *loader = open_loader(&o);
+    uint64_t hash = 0;
+    take(loader, 1, &hash);
+    assert_int_equal(pen_loader_set_policy(loader, NULL, NULL), 0);
+    usleep(50000);
+    const int64_t begin_ns = pen__now_ns();
+    assert_int_equal(pen_loader_set_policy(loader, &noter, NULL), 0);
+    while (!atomic_load(&asked_ns))
+        usleep(1000);
+    assert_true(atomic_load(&first_period_s) <= (double)(asked_ns - begin_ns) * 1e-9);
+    pen_loader_free(loader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +341,7 @@ int main(void)
         cmocka_unit_test(a_policy_of_ones_own_is_clamped_and_pins_are_kept),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_an_error),
         cmocka_unit_test(why_a_log_was_given_up_is_said_from_then_on),
+        cmocka_unit_test(a_policy_is_told_nothing_of_the_time_before_it),
         cmocka_unit_test(stats_add_up),
     };
     return cmocka_run_group_tests(tests, make_world, unmake_world);
