@@ -1,13 +1,11 @@
 """num_workers="auto": what it chooses, on a model of a loader instead of a clock."""
 
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.workers import Job, Workers
-from penstock.workers.limits import usable_cores
 from penstock.workers.tuner import Tuner
 from worker_checks import Items, plan
 
@@ -172,57 +170,6 @@ def test_workers_that_must_be_there_stay(busy: float, nbytes: int) -> None:
     tuner = Copies(2, busy=busy, nbytes=nbytes).run(Tuner(2, can_leave=False))
     tuner.end()
     assert not tuner.is_inline
-
-
-# --- cores ---
-
-
-@pytest.fixture
-def sixteen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)))
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-V1 = "sys/fs/cgroup/cpu/cpu.cfs_"
-
-
-@pytest.mark.usefixtures("sixteen")
-@pytest.mark.parametrize(
-    ("files", "n_cores"),
-    [
-        ({}, 16),
-        ({"sys/fs/cgroup/cpu.max": "max 100000\n"}, 16),
-        ({"sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
-        ({"sys/fs/cgroup/cpu.max": "150000 100000\n"}, 2),
-        ({"sys/fs/cgroup/cpu.max": "1000 100000\n"}, 1),
-        ({"sys/fs/cgroup/cpu.max": "9900000 100000\n"}, 16),
-        ({"sys/fs/cgroup/a/b/cpu.max": "max 100000\n", "sys/fs/cgroup/a/cpu.max": "300000 100000\n"}, 3),
-        ({"sys/fs/cgroup/unified/a/cpu.max": "400000 100000"}, 4),
-        ({f"{V1}quota_us": "-1\n", f"{V1}period_us": "100000\n"}, 16),
-        ({f"{V1}quota_us": "500000\n", f"{V1}period_us": "100000\n"}, 5),
-        ({"sys/fs/cgroup/cpu/c/cpu.cfs_quota_us": "600000", "sys/fs/cgroup/cpu/c/cpu.cfs_period_us": "100000"}, 6),
-        ({f"{V1}quota_us": "500000\n"}, 16),
-        ({f"{V1}quota_us": "500000\n", f"{V1}period_us": "0\n"}, 16),
-        ({"sys/fs/cgroup/cpu.max": ""}, 16),
-        ({"sys/fs/cgroup/cpu.max": "-5 x \0"}, 16),
-        ({"sys/fs/cgroup/cpu.max": "9" * 9000}, 16),
-        ({"sys/fs/cgroup/cpu.max": "9" * 4000 + " 1"}, 16),
-        ({"proc/self/cgroup": "a\n0\n::\n0::/\0\n", "sys/fs/cgroup/cpu.max": "200000 100000"}, 2),
-    ],
-)  # fmt: skip
-def test_cores_are_those_of_the_quota(files: dict[str, str], n_cores: int, tmp_path: Path) -> None:
-    groups = {"proc/self/cgroup": "4:cpu,cpuacct:/c\n3:memory:/m\n0::/a/b\n"}
-    assert usable_cores(write(tmp_path, groups | files)) == n_cores
-
-
-def test_cores_are_found_on_this_machine() -> None:
-    assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
 
 
 # --- real workers ---
