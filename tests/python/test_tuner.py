@@ -36,6 +36,10 @@ class Model:
 
     def run(self, tuner: Tuner, n_batches: int = 2000) -> Tuner:
         tuner.begin(0.01)
+        return self.go_on(tuner, n_batches)
+
+    def go_on(self, tuner: Tuner, n_batches: int) -> Tuner:
+        """In the same epoch."""
         for _ in range(n_batches):
             if tuner.is_inline:
                 break
@@ -92,13 +96,14 @@ def test_no_more_workers_than_the_loop_needs() -> None:
     assert Model(16, busy=0.02, step=0.03).run(Tuner(16)).n_workers == 2
 
 
-def test_a_trial_that_does_not_pay_is_taken_back() -> None:
+class Locked(Model):
     """Batches that wait for one another: more workers help nobody."""
 
-    class Locked(Model):
-        def period(self, n_workers: int) -> float:
-            return 0.02
+    def period(self, n_workers: int) -> float:
+        return 0.02
 
+
+def test_a_trial_that_does_not_pay_is_taken_back() -> None:
     assert Locked(8, busy=0.001, asleep=0.02).run(Tuner(8)).n_workers == 2
 
 
@@ -136,6 +141,56 @@ def test_what_is_settled_is_looked_at_again_however_short_the_epochs(n_epochs: i
     for _ in range(n_epochs):
         quick.run(tuner, 10000 // n_epochs)
     assert tuner.n_workers == 16
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "n_workers"),
+    [
+        (Model(16, busy=0.02, step=0.03), Model(16, busy=0.3, step=0.03), (2, 4)),  # dearer items
+        (Model(16, busy=0.02, step=0.03), Model(16, busy=0.02), (2, 4)),  # a quicker loop
+        (Model(16, busy=0.05), Model(16, busy=0.05, step=0.2), (16, 2)),  # a slower one
+        (Model(16, busy=0.05, step=0.006), Model(16, busy=0.002, step=0.006), (8, 2)),
+    ],
+)
+def test_a_change_that_stays_is_answered_within_twenty_batches(
+    before: Model, after: Model, n_workers: tuple[int, int]
+) -> None:
+    """Long before what is settled is looked at again anyway."""
+    tuner = before.run(Tuner(16), 300)
+    assert tuner.n_workers == n_workers[0]
+    after.go_on(tuner, 20)
+    assert tuner.n_workers == n_workers[1]
+
+
+def test_what_changes_by_less_than_a_quarter_is_no_change() -> None:
+    tuner = Locked(2, busy=0.001, asleep=0.02).run(Tuner(2), 100)
+    for makes in (0.025, 0.018):
+        assert not any(taken(tuner, makes) for _ in range(400))
+
+
+def test_batches_that_are_late_now_and_then_are_no_change() -> None:
+    tuner = Locked(2, busy=0.001, asleep=0.02).run(Tuner(2), 100)
+    assert not any(taken(tuner, 0.2 if n % 3 == 0 else 0.021) for n in range(600))
+
+
+def test_the_first_batches_of_an_epochs_workers_are_no_change() -> None:
+    tuner = Locked(2, busy=0.001, asleep=0.02).run(Tuner(2), 100)
+    for _ in range(20):
+        tuner.begin(0.01)
+        assert not any(taken(tuner, 0.2 if n < 4 else 0.021) for n in range(20))
+        tuner.end()
+
+
+def test_items_that_are_slow_and_quick_by_turns_are_tried_rarely() -> None:
+    """Each turn is long enough to be believed once."""
+    tuner = Locked(2, busy=0.001, asleep=0.02).run(Tuner(2), 100)
+    n_trials = sum(taken(tuner, 0.04 if n % 60 < 30 else 0.02) for n in range(1200)) / 2
+    assert 1 <= n_trials <= 4
+
+
+def taken(tuner: Tuner, makes: float) -> bool:
+    """One batch of a loop that waits 20 ms for each, whatever it takes to make; was that news?"""
+    return tuner.observe(0.02, 0.02, 0.0199, (round(makes * 1e9), 1_000_000, 0))
 
 
 class Copies(Model):

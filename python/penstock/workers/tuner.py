@@ -17,11 +17,19 @@ It begins with a worker a core, up to eight.  A trial with more stays if it pays
 fewer stays if it costs nothing, and both are taken back if not.  The number of processes never
 changes what they make, so all of this is free to guess.
 
+What is settled is looked at again after a while, and soon where a batch's making or the loop's
+step became another by a quarter and stays so for some batches, as src/policy/model.c does.  Where
+that changed nothing it must stay so for twice as many the next time: a loop that is slow and fast
+by turns is left alone.
+
 Batches are never made in the caller's process before it is known that they always will be: a
 dataset may open files when first used, and workers must not inherit those.
 """
 
 import math
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from penstock.workers.settings import Settings
 
@@ -40,7 +48,22 @@ _CHEAP_SECONDS = 0.003  # a batch that takes longer loses nothing by being hande
 _SHORT_SECONDS = 0.3  # an epoch that takes longer loses nothing by starting processes
 _OWN = 0.1  # of the time: a loop that does more than that is worth running beside
 _COPIED = 1e9  # bytes a second that a worker makes: no more than moving them about
+_CHANGED = 1.25  # times as much, or as little
+_TELLS = 0.05  # of the time from batch to batch: what is below that makes no difference
+_STAYS_NEW = 8  # batches on end: then it is no chance
+_STAYS_NEW_MAX = 1024
+_FEW = 5  # batches, of which the middle one is believed
 _HALF = 0.45  # of a worker's time for a batch that next() takes: two bring no more than that
+
+
+class _Taken(NamedTuple):
+    """One batch; what it is made of is explained below."""
+
+    elapsed: float
+    spent: float
+    waited: float
+    cost: tuple[int, int, int]
+    nbytes: int
 
 
 class _Stretch:
@@ -56,17 +79,15 @@ class _Stretch:
         self.queued = 0.0  # of that, in the queue
         self.nbytes = 0
 
-    def add(
-        self, elapsed: float, spent: float, waited: float, cost: tuple[int, int, int], nbytes: int
-    ) -> None:
+    def add(self, one: _Taken) -> None:
         self.count += 1
-        self.nbytes += nbytes
-        self.elapsed += elapsed
-        self.spent += spent
-        self.waited += waited
-        self.made += cost[0] * 1e-9
-        self.busy += cost[1] * 1e-9
-        self.queued += cost[2] * 1e-9
+        self.nbytes += one.nbytes
+        self.elapsed += one.elapsed
+        self.spent += one.spent
+        self.waited += one.waited
+        self.made += one.cost[0] * 1e-9
+        self.busy += one.cost[1] * 1e-9
+        self.queued += one.cost[2] * 1e-9
 
     @property
     def period(self) -> float:
@@ -76,6 +97,65 @@ class _Stretch:
     def asleep(self) -> float:
         """A batch's time, in times of what it computes; 1: it never sleeps."""
         return self.made / max(self.busy, 1e-9)
+
+
+class _Usual:
+    """What a batch's making and the loop's step were when it was settled, and whether they have
+    changed.  Medians: a batch that is late now and then says nothing."""
+
+    def __init__(self, patience: int = _STAYS_NEW) -> None:
+        """patience: of so many batches on end the change must be seen."""
+        self.patience = patience
+        self.since = _Stretch()  # of the batches on end
+        self._usual: tuple[float, float] | None = None  # making, step
+        self._least = 0.0
+        self._last: deque[tuple[float, float, float]] = deque(maxlen=_STAYS_NEW)
+        self._ways = (0, 0)
+        self._skip = 0
+
+    def rest(self, n_batches: int) -> None:
+        """So many that come are a worker's first, which may open files."""
+        self._skip = n_batches
+
+    def is_over(self, one: _Taken) -> bool:
+        """After each batch.  True: it is not as it was, and that stays so."""
+        if self._skip:
+            self._skip -= 1
+            return False
+        self._last.append((one.cost[0] * 1e-9, one.elapsed - one.spent, one.elapsed))
+        if self._usual is None:
+            self._learn()
+            return False
+        ways = self._look(self._usual)
+        if ways != self._ways:
+            self._ways, self.since = ways, _Stretch()
+        if ways == (0, 0):
+            return False
+        self.since.add(one)
+        return self.since.count >= self.patience
+
+    def _learn(self) -> None:
+        if len(self._last) < _STAYS_NEW:
+            return
+        making, step, elapsed = map(_middle, zip(*self._last, strict=True))
+        self._usual, self._least = (making, step), _TELLS * elapsed
+        self._last = deque(maxlen=_FEW)
+
+    def _look(self, usual: tuple[float, float]) -> tuple[int, int]:
+        """Of each, 1 where there is more of it than usual, -1 where there is less."""
+        if len(self._last) < _FEW:
+            return 0, 0
+        making, step, _ = map(_middle, zip(*self._last, strict=True))
+        return self._way(making, usual[0]), self._way(step, usual[1])
+
+    def _way(self, now: float, usual: float) -> int:
+        now, usual = max(now, self._least), max(usual, self._least)
+        return (now >= _CHANGED * usual) - (usual >= _CHANGED * now)
+
+
+def _middle(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
 
 
 class Tuner:
@@ -89,6 +169,8 @@ class Tuner:
         self.is_inline = False  # for good
         self._is_held = False  # decides nothing: see follow()
         self._is_settled = False
+        self._usual = _Usual()  # since it was settled
+        self._examined: int | None = None  # workers, where a change is why it is looked at again
         self._has_grown = False  # and it paid
         self._before: tuple[int, float] | None = None  # workers and time a batch, before a trial
         self._skip = 0
@@ -104,15 +186,20 @@ class Tuner:
             self.n_workers = n_workers
         if is_other or (was_held and not self._is_held):
             self._before, self._is_settled, self._has_grown = None, self.is_inline, False
+            self._examined = None
             self._restart()
 
     def begin(self, spent: float) -> None:
         """An epoch's workers were asked for, which took so long."""
         before, self._epoch = self._epoch.count, _Stretch()
         self._epoch.spent = spent
-        if not self._is_settled:  # short epochs are looked at together, without their beginnings
-            usual = 2 * self.n_workers
-            self._skip = min(usual, before // 2) if before else usual  # something must be left
+        # Short epochs are looked at together, without their beginnings; something must be left.
+        usual = 2 * self.n_workers
+        n_first = min(usual, before // 2) if before else usual
+        if self._is_settled:
+            self._usual.rest(n_first)
+        else:
+            self._skip = n_first
 
     def end(self) -> None:
         """An epoch is over.  A short one may be over before processes are of any use."""
@@ -132,16 +219,13 @@ class Tuner:
         """After each batch.  True: n_workers or is_inline changed."""
         if self._is_held:
             return False
-        self._epoch.add(elapsed, spent, waited, cost, nbytes)
+        one = _Taken(elapsed, spent, waited, cost, nbytes)
+        self._epoch.add(one)
         if self._skip:  # still made by those that were there before, or beginners
             self._skip -= 1
             return False
-        self._stretch.add(elapsed, spent, waited, cost, nbytes)
-        if self._is_settled:
-            if self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
-                self._is_settled = False
-                self._has_grown = False
-                self._restart()
+        self._stretch.add(one)
+        if self._is_settled and not self._looks_again(one):
             return False
         if self._stretch.count < max(4, self.n_workers) or self._stretch.elapsed < _STRETCH_SECONDS:
             return False
@@ -149,6 +233,26 @@ class Tuner:
         self._judge(self._stretch)
         self._restart(is_changed=before != self.n_workers)
         return before != self.n_workers or self.is_inline
+
+    def _looks_again(self, one: _Taken) -> bool:
+        """Whether what is settled is to be judged anew, and can be already."""
+        if self._usual.is_over(one):
+            self._examined, self._stretch = self.n_workers, self._usual.since
+        elif self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
+            self._examined = None
+            self._restart()
+        else:
+            return False
+        self._is_settled = self._has_grown = False
+        return self._skip == 0
+
+    def _settle(self) -> None:
+        """This is the number, for now."""
+        is_as_before = self._examined == self.n_workers
+        self._examined = None
+        longer = min(2 * self._usual.patience, _STAYS_NEW_MAX)
+        self._usual = _Usual(longer if is_as_before else _STAYS_NEW)
+        self._is_settled = True
 
     def _restart(self, is_changed: bool = True) -> None:
         self._stretch = _Stretch()
@@ -179,7 +283,7 @@ class Tuner:
         if is_more and seen.asleep > _SLEEPS and not self._has_grown:
             self._try(max(_FEWEST, n_before // 2), seen.period)
         else:
-            self._is_settled = True
+            self._settle()
 
     def _worth_trying(self, seen: _Stretch) -> int:
         ceiling = max(self._cores, round(self._cores * seen.asleep))
@@ -190,7 +294,7 @@ class Tuner:
 
     def _try(self, n_workers: int, period: float) -> None:
         if n_workers == self.n_workers:
-            self._is_settled = True
+            self._settle()
         else:
             self._before = (self.n_workers, period)
             self.n_workers = n_workers
