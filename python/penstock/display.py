@@ -69,7 +69,7 @@ def _stages(stages: dict[str, Any], idle_s: float) -> str:
 
 
 def _batches(batches: int, samples: int | None) -> str:
-    """How many samples a batch of a Python dataset has, nobody counts."""
+    """Where an iterable dataset is batched, only workers know how many samples there are."""
     return f"{batches:,}" if samples is None else f"{batches:,} ({samples:,} samples)"
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.utils import data
 
 from penstock.torch import DataLoader
+from penstock.workers.account import variation
 from penstock.workers.meter import Meter, Recent, Sums
 from penstock.workers.settings import AHEAD_BYTES, Settings
 from penstock.workers.tuner import Tuner
@@ -259,12 +260,43 @@ def test_what_is_told_is_what_happened() -> None:
     # Not to the millisecond: what a running thread has computed is known as of its last tick.
     assert stats["compute_ns"] < stats["make_ns"] / 2
     assert stats["wait_ns"] >= stats["first_batch_ns"] >= 4 * 2_000_000
+    assert stats["samples"] == told["samples"] == status["samples"] == 40
+    assert told["bytes_out"] == stats["bytes_out"] > 0 and told["bytes_in"] is None
+    for name in ("make", "wait", "step"):
+        assert told["stages"][name]["variation"] >= 0
     assert told["stages"]["make"]["count"] == 10
     assert told["stages"]["make"]["p50_s"] >= 0.008
     assert told["stages"]["wait"]["count"] == 10 and told["stages"]["step"]["count"] == 9
     assert 0 <= told["wait_share"] <= 1
     assert status["knobs"]["workers"]["pinned"] and status["verdict"].startswith("training waits")
     assert "<table>" in loader._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "n_samples"),
+    [
+        (Drawn(9), {"num_workers": 0}, 9),
+        (Drawn(9), {"num_workers": 2}, 9),
+        (Drawn(9), {"num_workers": 2, "batch_size": None}, 9),
+        (Streamed(), {"num_workers": 1, "shuffle": None, "seed": None, "batch_size": None}, 200),
+        (Streamed(), {"num_workers": 1, "shuffle": None, "seed": None, "batch_size": 7}, None),
+        (Streamed(), {"num_workers": 0, "shuffle": None, "seed": None, "batch_size": 7}, None),
+    ],
+)
+def test_samples_are_counted_where_they_are_known(
+    dataset: Any, options: dict[str, Any], n_samples: int | None
+) -> None:
+    """The last batch of an iterable dataset may be short, and its maker does not say."""
+    with make(dataset, **options) as loader:
+        for _ in loader:
+            pass
+        assert loader.telemetry()["samples"] == loader.stats().get("samples") == n_samples
+
+
+def test_variation_is_deviation_over_mean() -> None:
+    assert variation([]) is None
+    assert variation([7, 7, 7]) == variation([0, 0]) == 0
+    assert variation([10, 30]) == 0.5
 
 
 def test_memory_is_what_batches_take() -> None:
@@ -404,6 +436,20 @@ def test_what_is_advised_can_be_done() -> None:
     with make(num_workers=2, memory_budget=200) as loader:
         next(iter(loader))
         assert "next step: a larger memory_budget" in idle_workers(loader)
+
+
+def test_batches_that_became_dearer_since_workers_were_given_up_are_told() -> None:
+    with make(num_workers="auto") as loader:
+        next(iter(loader))
+        tuner = loader._engine._workers._tuner  # type: ignore[union-attr]
+        tuner.begin(0.0)
+        while not tuner.is_inline:  # next() takes 1 ms, making one 0.5
+            tuner.observe(0.001, 0.001, 0.001, (500_000, 500_000, 0))
+        cheap = Sums(batches=9, wait=10**7, step=10**6, make=9 * 500_000, inline=9)
+        account = loader._figures()
+        assert "handing them over would take as long" in account._advice(cheap)  # type: ignore[union-attr]
+        dear = cheap._replace(make=9 * 5_000_000)
+        assert "next step: a new loader" in account._advice(dear)  # type: ignore[union-attr]
 
 
 def test_the_verdict_tells_the_last_seconds_from_the_whole_run(

@@ -190,7 +190,7 @@ class PythonSource:
         return batch
 
     def _one_more(self, is_error: bool = False) -> None:
-        self._meter.end(is_error)
+        self._meter.end(is_error, self._stream.n_items)
         self.delivered += 1
         if self._tasks is not None and self._n_asked:
             self._n_asked += 1

@@ -1,9 +1,10 @@
 """What a loader of worker processes says about itself: counters, times, and one line of advice.
 
 The words and keys are those of the native loader where both have the thing.  What nobody counts
-here, samples for one, is None.
+here, bytes that a dataset reads for one, is None.
 """
 
+import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,7 +40,8 @@ class Account:
         """Counters since creation; times in ns."""
         workers, sums = self._workers, self._workers.meter.sums()
         n_open, n_ready, used = workers.queue()
-        return {
+        known = {"samples": sums.samples} if workers.meter.knows_samples else {}
+        return known | {
             "batches": sums.batches,
             "batches_inline": sums.inline,
             "bytes_out": sums.nbytes,
@@ -67,7 +69,8 @@ class Account:
         return {
             "time_ns": time.monotonic_ns(),
             "batches": sums.batches,
-            "samples": None,
+            "samples": sums.samples if workers.meter.knows_samples else None,
+            "bytes_in": None,
             "bytes_out": sums.nbytes,
             "stages": self._stages(sums),
             "wait_s": (sums.wait + workers.meter.first_ns) * 1e-9,
@@ -146,9 +149,7 @@ class Account:
         at_most = _gain(sums)
         if sums.inline > sums.batches / 2 or workers.num_workers == 0:
             made = f"batches are made in this process, {making:.1f} ms each"
-            if workers.is_inline:
-                return f"{made}; next step: num_workers='auto'{at_most}"
-            return f"{made}: handing them over would take longer; next step: dearer parts native"
+            return made + self._advice_inline(making * 1e-3, at_most)
         n = workers.num_workers
         if sums.idle > _IDLE * sums.crew:
             return (
@@ -174,6 +175,22 @@ class Account:
         if busy < _FULL * cores and n < min(cores, workers.worker_range[1]):
             return f"{found}; next step: workers={min(cores, workers.worker_range[1])}{at_most}"
         return f"{found}; next step: more cores, or native operations (penstock.torch.explain)"
+
+    def _advice_inline(self, making: float, at_most: str) -> str:
+        """Where batches take so many seconds here."""
+        workers = self._workers
+        if workers.is_inline:
+            return f"; next step: num_workers='auto'{at_most}"
+        if workers.is_outgrown(making):
+            return (
+                ": handing them over took longer once, and would not now; "
+                f"next step: a new loader, which tries workers again{at_most}"
+            )
+        if workers.has_left:
+            return ": handing them over would take as long; next step: dearer parts native"
+        if workers.num_workers == 0:
+            return ": a daemonic process has no workers; next step: dearer parts native"
+        return ", until workers took over just now"
 
     def _more_ready(self, n: int) -> str:
         """More batches ahead, as far as the knob goes; then, what makes it go further."""
@@ -206,7 +223,7 @@ def _percent(share: float) -> str:
 
 
 def _stage(count: int, total: int, times: list[int]) -> dict[str, Any]:
-    """Sums are of all batches, the percentiles of the last 512."""
+    """Sums are of all batches, percentiles and variation of the last 512."""
     times.sort()
 
     def quantile(q: float) -> float | None:
@@ -219,7 +236,16 @@ def _stage(count: int, total: int, times: list[int]) -> dict[str, Any]:
         "p50_s": quantile(0.5),
         "p95_s": quantile(0.95),
         "p99_s": quantile(0.99),
+        "variation": variation(times),
     }
+
+
+def variation(times: list[int]) -> float | None:
+    """Deviation over mean; None of none."""
+    mean = sum(times) / len(times) if times else 0.0
+    if not mean:
+        return 0.0 if times else None
+    return math.sqrt(sum((one - mean) ** 2 for one in times) / len(times)) / mean
 
 
 def _memory(pids: Iterable[int]) -> int | None:

@@ -142,6 +142,7 @@ class Workers:
         if self.job.iterable:
             stream: Stream = IterableStream(
                 pool,
+                self.job,
                 epoch,
                 state,
                 settings=self.settings,
@@ -155,6 +156,7 @@ class Workers:
     def _map_stream(self, pool: Pool, batches: Iterator[Batch], epoch: int) -> MapStream:
         return MapStream(
             pool,
+            self.job,
             lambda rest: InlineStream(self.job, self._fetcher_here(), rest, epoch, None),
             batches,
             epoch,
@@ -211,8 +213,17 @@ class Workers:
         return self._asked == 0
 
     @property
+    def has_left(self) -> bool:
+        """Whether the tuner found that the caller's process does better, which is for good."""
+        return self._tuner is not None and self._tuner.is_inline
+
+    def is_outgrown(self, making: float) -> bool:
+        """Whether batches take so long by now, in seconds, that workers would pay after all."""
+        return self._tuner is not None and self._tuner.is_outgrown(making)
+
+    @property
     def worker_range(self) -> tuple[int, int]:
-        if self._tuner is not None and self._tuner.is_inline:
+        if self.has_left:
             return 0, 0  # workers forked later would inherit what the dataset has opened here
         return (self._asked, self._asked) if self._is_part or self.is_inline else (1, WORKERS_MAX)
 

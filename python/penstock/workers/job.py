@@ -47,6 +47,15 @@ class Job:
     worker_init: Callable[[int], None] | None = None
     seeding: Seeding = field(default_factory=NoSeeding)
 
+    def n_items(self, what: "Batch | Position") -> int | None:
+        """How many a batch will have; None: only its maker knows.  (The last batch of a copy of
+        an iterable dataset may be short.)"""
+        if isinstance(what, Position):
+            return 1 if self.batch_size is None else None
+        if not self.auto_collate:
+            return 1
+        return len(what.indices) if hasattr(what.indices, "__len__") else None
+
     def fetcher(
         self, is_inline: bool, worker: int = 0, room: Room | None = None
     ) -> "MapFetcher | IterableFetcher":

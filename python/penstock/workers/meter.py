@@ -35,6 +35,7 @@ class Sums(NamedTuple):
     inline: int = 0  # batches made in the caller's process
     nbytes: int = 0  # of results
     steps: int = 0
+    samples: int = 0  # of batches whose number of them is known
 
     def since(self, other: "Sums") -> "Sums":
         return Sums(*(now - before for now, before in zip(self, other, strict=True)))
@@ -63,9 +64,19 @@ class Sums(NamedTuple):
 
 
 # Places of the sums that are still growing.
-_BATCHES, _WAIT, _STEP, _MAKE, _BUSY, _QUEUE, _CREW, _INLINE, _NBYTES, _STEPS = range(
-    len(Sums._fields)
-)
+(
+    _BATCHES,
+    _WAIT,
+    _STEP,
+    _MAKE,
+    _BUSY,
+    _QUEUE,
+    _CREW,
+    _INLINE,
+    _NBYTES,
+    _STEPS,
+    _SAMPLES,
+) = range(len(Sums._fields))
 
 
 class Change(NamedTuple):
@@ -101,6 +112,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.first_ns = 0  # the wait for the very first batch, which is no part of the sums
+        self.knows_samples = True  # of all batches so far
         self.changes: deque[Change] = deque(maxlen=16)
         self.each_while: Callable[[], None] | None = None  # after a batch, about twice a second
         self._while = 0
@@ -141,15 +153,18 @@ class Meter:
         sums[_QUEUE] += queue
         self.makes.append(make)
 
-    def end(self, is_error: bool = False) -> None:
-        """It has one, or an exception in its place."""
+    def end(self, is_error: bool = False, n_samples: int | None = None) -> None:
+        """It has one, of so many samples if that is known, or an exception in its place."""
         now, sums = time.perf_counter_ns(), self._sums
         spent = now - self._came
         if not self._has_made and not is_error:
             self._made_here(spent)
         elif self._left:
             sums[_CREW] += (self._n_workers or 0) * (now - self._left)
-        sums[_BATCHES] += not is_error
+        if not is_error:
+            sums[_BATCHES] += 1
+            sums[_SAMPLES] += n_samples or 0
+            self.knows_samples = self.knows_samples and n_samples is not None
         if not self.first_ns:
             self.first_ns = spent
         else:

@@ -17,10 +17,12 @@ class Stream(Iterator[Any]):
     """One epoch's batches, in order.  Raises what a dataset raised, where it happened.
 
     Ends by itself when exhausted, when dropped, or by close().  `delivered` counts the batches
-    taken so far.  A stream that was inherited through a fork raises ForkError.
+    taken so far, `n_items` those of the last one, None where only its maker knows.  A stream that
+    was inherited through a fork raises ForkError.
     """
 
     delivered: int = 0
+    n_items: int | None = None
 
     def state(self) -> dict[str, Any] | None:
         """Iterable datasets: where the *consumed* stream stands, picklable; for epoch(state=).
@@ -89,8 +91,10 @@ class InlineStream(Stream):
         self._positions: Iterator[Any] = self._copy if job.iterable else iter(batches)
 
     def __next__(self) -> Any:
-        data, note = self._fetcher.fetch(self._epoch, next(self._positions))
+        what = next(self._positions)
+        data, note = self._fetcher.fetch(self._epoch, what)
         self.delivered += 1
+        self.n_items = self._job.n_items(what)
         self._copy.took(note)
         return data
 
@@ -108,6 +112,7 @@ class MapStream(PoolStream):
     def __init__(
         self,
         pool: Pool,
+        job: Job,
         inline: Callable[[Iterator[Batch]], InlineStream],
         batches: Iterator[Batch],
         epoch: int,
@@ -117,12 +122,13 @@ class MapStream(PoolStream):
         is_own: bool,
     ) -> None:
         super().__init__(pool, is_own)
+        self._job = job
         self._make_inline = inline
         self._batches = batches
         self._epoch = epoch
         self._settings = settings
         self._tuner = tuner
-        self._under_way: deque[int] = deque()
+        self._under_way: deque[tuple[int, int | None]] = deque()  # number, and items in it
         self._submitted = 0
         self._end: BaseException | None = None  # what follows the batches under way
         self._inline: InlineStream | None = None
@@ -136,13 +142,15 @@ class MapStream(PoolStream):
         if self._inline is not None and not self._has_left:
             value = next(self._inline)
             self.delivered += 1
+            self.n_items = self._inline.n_items
             return value
         if not self._under_way:
             self._fill()
         if not self._under_way:
             return self._next_behind()
         begin = time.perf_counter()
-        result = self._pool.result(self._under_way.popleft())
+        number, self.n_items = self._under_way.popleft()
+        result = self._pool.result(number)
         waited = time.perf_counter() - begin
         self._settings.saw(result.nbytes)
         self._fill()
@@ -193,7 +201,8 @@ class MapStream(PoolStream):
                 self._end = error
                 return
             lane = self._submitted % self._pool.n_workers if self._pool.in_turn else 0
-            self._under_way.append(self._pool.submit(self._epoch, batch, lane))
+            number = self._pool.submit(self._epoch, batch, lane)
+            self._under_way.append((number, self._job.n_items(batch)))
             self._submitted += 1
 
     def _window(self) -> int:
@@ -268,6 +277,7 @@ class IterableStream(PoolStream):
     def __init__(
         self,
         pool: Pool,
+        job: Job,
         epoch: int,
         state: dict[str, Any] | None,
         *,
@@ -278,6 +288,7 @@ class IterableStream(PoolStream):
         self._epoch = epoch
         self._settings = settings
         self._end: BaseException = StopIteration()
+        self.n_items = job.n_items(Position(0))
         n_workers = pool.n_workers
         self._copies = [_Copy.of(state, worker, n_workers) for worker in range(n_workers)]
         self._turn = 0 if state is None else int(state["turn"])

@@ -167,6 +167,7 @@ class Tuner:
         self._can_leave = can_leave
         self.n_workers = max(_FEWEST, min(n_cores, _FIRST))
         self.is_inline = False  # for good
+        self._handing: float | None = None  # seconds of next() with workers, before it was
         self._is_held = False  # decides nothing: see follow()
         self._is_settled = False
         self._usual = _Usual()  # since it was settled
@@ -206,6 +207,7 @@ class Tuner:
         seen = self._epoch
         is_quick = seen.spent > seen.made and seen.made < _SHORT_SECONDS
         if seen.count and is_quick and self._can_leave and not self._is_held:
+            self._handing = seen.spent / seen.count
             self._go_inline()
 
     def observe(
@@ -268,6 +270,7 @@ class Tuner:
                 return
             self._has_grown = self._has_grown or is_more
         elif self._can_leave and (_is_cheap(seen) or _is_copying(seen)):
+            self._handing = seen.spent / seen.count
             self._go_inline()
             return
         if seen.waited < _WAITS * seen.elapsed:
@@ -302,6 +305,10 @@ class Tuner:
     def _go_inline(self) -> None:
         self.is_inline = True
         self._is_settled = True
+
+    def is_outgrown(self, making: float) -> bool:
+        """It went inline, but would not any more if batches took so long to make, in seconds."""
+        return self._handing is not None and self._handing <= _SAVES * making
 
 
 def _is_cheap(seen: _Stretch) -> bool:
