@@ -440,6 +440,11 @@ class DataLoader(Closing, torch_data.DataLoader):
         return self._figures().status()
 
     @property
+    def reason(self) -> str:
+        """What the policy, or the tuner of worker processes, last said."""
+        return self._figures().reason
+
+    @property
     def address(self) -> str:
         """Where it answers HTTP, "" if it was not asked to."""
         return self._native().address

@@ -13,7 +13,7 @@ from typing import Any
 from penstock.knobs import Knobs
 from penstock.workers.facade import Workers
 from penstock.workers.limits import usable_cores
-from penstock.workers.meter import Sums
+from penstock.workers.meter import Change, Sums
 from penstock.workers.settings import READY_MAX, Panel
 
 _EARLY = 3  # batches
@@ -103,14 +103,10 @@ class Account:
     def status(self, *, with_memory: bool = True) -> dict[str, Any]:
         """All of it, with the knobs and what became of them."""
         status, knobs = self.telemetry(with_memory=with_memory), self.knobs
-        changes = [
-            {"time_ns": one.time_ns, "changed": {"workers": [one.before, one.after]}}
-            for one in list(self._workers.meter.changes)
-        ]
         return status | {
             "first_batch_s": self._workers.meter.first_ns * 1e-9,
             "policy": self._policy,
-            "reason": "",
+            "reason": self.reason,
             "verdict": self.verdict(),
             "knobs": {
                 name: {
@@ -122,9 +118,21 @@ class Account:
                 }
                 for name, line in knobs.table().items()
             },
-            "decisions": changes,
+            "decisions": [self._decision(one) for one in list(self._workers.meter.changes)],
             "wait_shares": self._workers.meter.wait_shares(),
         }
+
+    def _decision(self, one: Change) -> dict[str, Any]:
+        changed = {"workers": [one.before, one.after]} if one.before != one.after else {}
+        about = {"time_ns": one.time_ns, "policy": self._policy, "reason": one.reason}
+        return about | {"changed": changed}
+
+    @property
+    def reason(self) -> str:
+        """What the tuner last said; "" where it rests."""
+        rests = self._policy == "fixed" or self._workers.are_workers_pinned
+        said = self._workers.meter.said
+        return "" if rests or said is None else said.reason
 
     def verdict(self) -> str:
         """One line: how much the loop waits, for what, and what would help."""

@@ -70,7 +70,7 @@ class Workers:
         if not self._is_part and num_workers != 0:
             # A worker is initialised, and ended when it is late; the caller's process is not.
             can_leave = job.worker_init is None and not timeout
-            self._tuner = Tuner(usable_cores(), can_leave)
+            self._tuner = Tuner(usable_cores(), can_leave, self.meter.say)
         if num_workers == "auto":
             num_workers = 1 if job.iterable else usable_cores()
         elif settings is None:

@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from penstock.workers.tuner import Said
+
 _RECENT_SECONDS = 10
 _TRAIL = 60  # seconds
 _TIMES = 512  # batches whose times are kept
@@ -80,11 +82,13 @@ class Sums(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The number of workers became another; 0: the caller's process makes batches."""
+    """The number of workers became another, or was thought about; 0: the caller's process makes
+    batches."""
 
     time_ns: int
     before: int
     after: int
+    reason: str = ""  # of the tuner; nobody says why a knob was turned by hand
 
 
 class Recent:
@@ -114,6 +118,9 @@ class Meter:
         self.first_ns = 0  # the wait for the very first batch, which is no part of the sums
         self.knows_samples = True  # of all batches so far
         self.changes: deque[Change] = deque(maxlen=16)
+        self.said: Said | None = None  # by the tuner, last
+        self.n_said = 0
+        self._is_due = False  # what was said has not come to pass
         self.each_while: Callable[[], None] | None = None  # after a batch, about twice a second
         self._while = 0
         self.waits = Recent()
@@ -140,11 +147,24 @@ class Meter:
         self._sums[_NBYTES] += nbytes
         self._made_by(n_workers)
 
+    def say(self, said: Said) -> None:
+        """The tuner decides.  What it said before and never came to pass is noted as it is."""
+        if self._is_due and self._n_workers is not None:
+            self._note(self._n_workers, is_due=True)
+        self.said, self._is_due = said, True
+        self.n_said += 1
+
     def _made_by(self, n_workers: int) -> None:
-        if n_workers != self._n_workers:
-            if self._n_workers is not None:
-                self.changes.append(Change(time.monotonic_ns(), self._n_workers, n_workers))
-            self._n_workers = n_workers
+        is_due = self._is_due and self.said is not None and self.said.n_workers == n_workers
+        if n_workers != self._n_workers or is_due:
+            self._note(n_workers, is_due)
+
+    def _note(self, n_workers: int, is_due: bool) -> None:
+        reason = self.said.reason if is_due and self.said is not None else ""
+        if self._n_workers is not None:
+            self.changes.append(Change(time.monotonic_ns(), self._n_workers, n_workers, reason))
+        self._n_workers = n_workers
+        self._is_due = self._is_due and not is_due
 
     def _add_cost(self, make: int, busy: int, queue: int) -> None:
         sums = self._sums

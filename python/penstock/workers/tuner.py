@@ -28,7 +28,7 @@ dataset may open files when first used, and workers must not inherit those.
 
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from penstock.workers.settings import Settings
@@ -54,6 +54,14 @@ _STAYS_NEW = 8  # batches on end: then it is no chance
 _STAYS_NEW_MAX = 1024
 _FEW = 5  # batches, of which the middle one is believed
 _HALF = 0.45  # of a worker's time for a batch that next() takes: two bring no more than that
+
+
+class Said(NamedTuple):
+    """What was decided, why, and on what figures."""
+
+    n_workers: int  # from now on; 0: batches are made in the caller's process
+    reason: str
+    seen: dict[str, float]
 
 
 class _Taken(NamedTuple):
@@ -97,6 +105,17 @@ class _Stretch:
     def asleep(self) -> float:
         """A batch's time, in times of what it computes; 1: it never sleeps."""
         return self.made / max(self.busy, 1e-9)
+
+    @property
+    def waits(self) -> float:
+        """Percent of the time."""
+        return 100 * self.waited / max(self.elapsed, 1e-9)
+
+    def as_figures(self) -> dict[str, float]:
+        """Means of a batch, in seconds and bytes."""
+        names = "elapsed", "spent", "waited", "made", "busy", "queued"
+        means = {f"{name}_s": getattr(self, name) / max(self.count, 1) for name in names}
+        return {"batches": self.count} | means | {"bytes": self.nbytes / max(self.count, 1)}
 
 
 class _Usual:
@@ -161,10 +180,19 @@ def _middle(values: Iterable[float]) -> float:
 class Tuner:
     """Chooses how many workers run.  One for a loader's life: what it learnt stays."""
 
-    def __init__(self, n_cores: int, can_leave: bool = True) -> None:
-        """can_leave: whether batches may be made without workers at all."""
+    def __init__(
+        self,
+        n_cores: int,
+        can_leave: bool = True,
+        say: Callable[[Said], None] = lambda said: None,
+    ) -> None:
+        """can_leave: whether batches may be made without workers at all; say: is told of all that
+        is decided."""
         self._cores = n_cores
         self._can_leave = can_leave
+        self._say = say
+        self._words: list[str] = []  # to be said
+        self._told = -1  # workers, when something was said last
         self.n_workers = max(_FEWEST, min(n_cores, _FIRST))
         self.is_inline = False  # for good
         self._handing: float | None = None  # seconds of next() with workers, before it was
@@ -173,7 +201,7 @@ class Tuner:
         self._usual = _Usual()  # since it was settled
         self._examined: int | None = None  # workers, where a change is why it is looked at again
         self._has_grown = False  # and it paid
-        self._before: tuple[int, float] | None = None  # workers and time a batch, before a trial
+        self._before: tuple[int, _Stretch] | None = None  # workers, and how it was before a trial
         self._skip = 0
         self._stretch = _Stretch()
         self._epoch = _Stretch()
@@ -208,7 +236,11 @@ class Tuner:
         is_quick = seen.spent > seen.made and seen.made < _SHORT_SECONDS
         if seen.count and is_quick and self._can_leave and not self._is_held:
             self._handing = seen.spent / seen.count
+            self._words.append(
+                f"no workers: an epoch takes {seen.spent:.2g} s with them, {seen.made:.2g} s without"
+            )
             self._go_inline()
+            self._tell(seen)
 
     def observe(
         self,
@@ -231,14 +263,16 @@ class Tuner:
             return False
         if self._stretch.count < max(4, self.n_workers) or self._stretch.elapsed < _STRETCH_SECONDS:
             return False
-        before = self.n_workers
-        self._judge(self._stretch)
+        before, seen = self.n_workers, self._stretch
+        self._judge(seen)
+        self._tell(seen)
         self._restart(is_changed=before != self.n_workers)
         return before != self.n_workers or self.is_inline
 
     def _looks_again(self, one: _Taken) -> bool:
         """Whether what is settled is to be judged anew, and can be already."""
         if self._usual.is_over(one):
+            self._words = ["what a batch or the step takes has changed"]
             self._examined, self._stretch = self.n_workers, self._usual.since
         elif self._stretch.elapsed > _AGAIN_SECONDS:  # the machine may be another by now
             self._examined = None
@@ -260,31 +294,64 @@ class Tuner:
         self._stretch = _Stretch()
         self._skip = 2 * self.n_workers if is_changed else 0
 
+    def _tell(self, seen: _Stretch) -> None:
+        words, self._words = self._words, []
+        if words:
+            self._told = 0 if self.is_inline else self.n_workers
+            self._say(Said(self._told, "; ".join(words), seen.as_figures()))
+
     def _judge(self, seen: _Stretch) -> None:
         if self._before is not None:
-            n_before, period_before = self._before
-            self._before = None
-            is_more = n_before < self.n_workers
-            if seen.period > (_PAYS * period_before if is_more else period_before / _PAYS):
-                self._take_back(n_before, seen, is_more)
-                return
-            self._has_grown = self._has_grown or is_more
+            if self._finish_trial(*self._before, seen):
+                self._choose(seen)
         elif self._can_leave and (_is_cheap(seen) or _is_copying(seen)):
             self._handing = seen.spent / seen.count
+            self._words.append(
+                f"no workers: next() takes {1e3 * self._handing:.2g} ms with them, making a batch "
+                f"{1e3 * seen.made / seen.count:.2g} ms"
+            )
             self._go_inline()
-            return
-        if seen.waited < _WAITS * seen.elapsed:
-            at_work = math.ceil(_ROOM * seen.made / seen.elapsed)
-            self._try(min(self.n_workers, max(_FEWEST, at_work)), seen.period)
         else:
-            self._try(max(self.n_workers, self._worth_trying(seen)), seen.period)
+            why = self._choose(seen)
+            is_news = self._words or self.n_workers != self._told
+            if self._is_settled and is_news:
+                self._words.append(f"{self.n_workers} workers stay: {why}")
+
+    def _finish_trial(self, n_before: int, old: _Stretch, seen: _Stretch) -> bool:
+        """Whether what was tried stays."""
+        self._before = None
+        is_more = n_before < self.n_workers
+        is_back = seen.period > (_PAYS * old.period if is_more else old.period / _PAYS)
+        self._words.append(
+            f"{self.n_workers} workers {f'go back to {n_before}' if is_back else 'stay'}: "
+            f"{1 / old.period:.3g} to {1 / seen.period:.3g} batches/s, "
+            f"waiting {old.waits:.0f} to {seen.waits:.0f} %"
+        )
+        if is_back:
+            self._take_back(n_before, seen, is_more)
+        else:
+            self._has_grown = self._has_grown or is_more
+        return not is_back
+
+    def _choose(self, seen: _Stretch) -> str:
+        """Try another number, or settle.  Says why."""
+        why = f"the loop waits {seen.waits:.0f} % of the time"
+        if seen.waited < _WAITS * seen.elapsed:
+            at_work = seen.made / seen.elapsed
+            why += f", {at_work:.1f} are at work"
+            n_workers = min(self.n_workers, max(_FEWEST, math.ceil(_ROOM * at_work)))
+        else:
+            why += _manner(seen)
+            n_workers = max(self.n_workers, self._worth_trying(seen))
+        self._try(n_workers, seen, why)
+        return why
 
     def _take_back(self, n_before: int, seen: _Stretch, is_more: bool) -> None:
         """What was tried is not worth it.  Where more workers for batches that sleep make no
         difference, they wait for one another, and fewer may make none either."""
         self.n_workers = n_before
         if is_more and seen.asleep > _SLEEPS and not self._has_grown:
-            self._try(max(_FEWEST, n_before // 2), seen.period)
+            self._try(max(_FEWEST, n_before // 2), seen, "workers may wait for one another")
         else:
             self._settle()
 
@@ -295,12 +362,13 @@ class Tuner:
         ceiling = min(max(_CAP, self._cores), ceiling)
         return min(ceiling, 2 * self.n_workers)  # a trial that fails has not cost much
 
-    def _try(self, n_workers: int, period: float) -> None:
+    def _try(self, n_workers: int, seen: _Stretch, why: str) -> None:
         if n_workers == self.n_workers:
             self._settle()
-        else:
-            self._before = (self.n_workers, period)
-            self.n_workers = n_workers
+            return
+        self._words.append(f"try {n_workers} workers: {why}")
+        self._before = (self.n_workers, seen)
+        self.n_workers = n_workers
 
     def _go_inline(self) -> None:
         self.is_inline = True
@@ -309,6 +377,15 @@ class Tuner:
     def is_outgrown(self, making: float) -> bool:
         """It went inline, but would not any more if batches took so long to make, in seconds."""
         return self._handing is not None and self._handing <= _SAVES * making
+
+
+def _manner(seen: _Stretch) -> str:
+    """What workers do while the loop waits."""
+    if seen.asleep > _SLEEPS:
+        return f", workers sleep {100 * (1 - 1 / seen.asleep):.0f} % of a batch's making"
+    if seen.queued > _QUEUES * seen.busy:
+        return ", workers stand in the queue for the cores"
+    return ", workers compute"
 
 
 def _is_cheap(seen: _Stretch) -> bool:
