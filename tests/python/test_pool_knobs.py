@@ -13,8 +13,7 @@ import torch
 from torch.utils import data
 
 from penstock.torch import DataLoader
-from penstock.workers.account import variation
-from penstock.workers.meter import Meter, Recent, Sums
+from penstock.workers.meter import Meter, Recent, Sums, variation
 from penstock.workers.settings import AHEAD_BYTES, Settings
 from penstock.workers.tuner import Tuner
 

@@ -98,6 +98,7 @@ class DataLoader(Closing, torch_data.DataLoader):
     memory_budget  bytes, or text such as "2GiB"
     policy         who turns the knobs while it runs: "model", "hillclimb", "rules", which are all
                    the same for worker processes; "fixed": nobody.  May be set at any time
+    decision_log   a file to which a line of JSON is added for each period, as in Loader
     metrics        where a native dataset's loader answers HTTP, "127.0.0.1:9464", as in Loader
     offload        what storage nodes do with a penstock:// dataset's samples, as in Loader
     batch_ops      MixUp or CutMix, done natively to whole batches
@@ -140,6 +141,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         max_bad: int = 1000,
         ledger: Path | None = None,
         policy: Policy = "model",
+        decision_log: Path | None = None,
         metrics: str | None = None,
         offload: Offload | None = None,
         order: Order | None = None,
@@ -160,7 +162,7 @@ class DataLoader(Closing, torch_data.DataLoader):
         self.on_error: OnError = on_error
         self.max_bad, self.ledger = max_bad, ledger
         self.policy: Policy = policy
-        self.metrics = metrics
+        self.decision_log, self.metrics = decision_log, metrics
         self.offload: Offload | None = offload
         self.order, self.compile = order, compile
         self.batch_ops: BatchOps = batch_ops or ()

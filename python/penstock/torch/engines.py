@@ -11,14 +11,14 @@ Every engine has a start(loader, work), which gives the batches of an epoch as a
 import itertools
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from torch.utils.data import IterDataPipe, MapDataPipe, default_collate
 
 from penstock import workers
 from penstock._core import Dataset
-from penstock.loader import Policy, budget_bytes
+from penstock.loader import Path, Policy, budget_bytes
 from penstock.torch.compiled import NotCompiled, compile_dataset, warn_of_python
 from penstock.torch.native import NativeEngine
 from penstock.torch.order import Ahead, Source, Task, Work, n_ahead
@@ -38,8 +38,9 @@ class Engine(Protocol):
 class PythonEngine:
     """Runs a Python dataset in worker processes, or in this one."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, decision_log: Path | None = None) -> None:
         self._dataset = dataset
+        self._log = None if decision_log is None else workers.DecisionLog(decision_log)
         self._workers: workers.Workers | None = None
         self._settings: workers.Settings | None = None  # these and the meter outlive workers
         self._meter: workers.Meter | None = None
@@ -66,7 +67,7 @@ class PythonEngine:
             self._workers, self._seeding = self._make(loader, seeding), seeding
         if loader._order_kind == "iterable":
             stream = self._workers.epoch(epoch=work.epoch, state=work.state)
-            return PythonSource(stream, self._workers.meter, work.first)
+            return PythonSource(stream, self._workers.meter, work.first, note=self._noting())
         # Where a worker seeds once, its generators stand where earlier batches left them: a
         # resume makes those batches again.
         n_again = work.first if seeding.in_turn else 0
@@ -78,7 +79,8 @@ class PythonEngine:
             batches = (_keyed(one, work.epoch, loader._auto_collation) for one in batches)
         stream = self._workers.epoch(batches, epoch=work.epoch)
         meter = self._workers.meter
-        source = PythonSource(stream, meter, work.first - n_again, tasks, ahead)
+        first = work.first - n_again
+        source = PythonSource(stream, meter, first, tasks, ahead, note=self._noting())
         for _ in range(n_again):
             next(source)
         return source
@@ -112,7 +114,17 @@ class PythonEngine:
         self._settings, self._meter = made.settings, made.meter
         made.hold(self._policy == "fixed")
         made.meter.each_while = self._shown
+        if self._log is not None:
+            self._log.begin(made)
         return made
+
+    def _noting(self) -> Callable[[], None] | None:
+        """What is to be called after each batch."""
+        return None if self._log is None else self._note
+
+    def _note(self) -> None:
+        if self._log is not None and self._workers is not None:
+            self._log.batch_came(self._workers, self._policy)
 
     def go_on_for(self, older: Engine | None) -> None:
         """Of the same loader: what was turned and counted is not the dataset's."""
@@ -120,6 +132,8 @@ class PythonEngine:
             self._settings, self._meter = older._settings, older._meter
             self._settings.largest = 0  # batches may have another size now
             self._asked = older._asked
+            if older._log is not None and self._log is not None:  # its periods are counted on
+                self._log = older._log
 
     def set_policy(self, policy: Policy) -> None:
         """ "fixed": nobody changes the number of workers; all others let the tuner."""
@@ -130,7 +144,7 @@ class PythonEngine:
     def account(self, policy: Policy) -> workers.Account:
         if self._workers is None:
             raise RuntimeError("there are no figures before the first iteration")
-        return workers.Account(self._workers, policy)
+        return workers.Account(self._workers, policy, self._log)
 
     def shown_account(self) -> workers.Account | None:
         """For `penstock top`, which shows loaders that have a policy; one without workers has
@@ -162,8 +176,10 @@ class PythonSource:
         first: int,
         tasks: Ahead | None = None,
         ahead: int = 0,
+        note: Callable[[], None] | None = None,
     ) -> None:
         self.delivered = first
+        self._note = note
         self._meter = meter
         meter.rest()
         self.is_superseded = False
@@ -191,6 +207,8 @@ class PythonSource:
 
     def _one_more(self, is_error: bool = False) -> None:
         self._meter.end(is_error, self._stream.n_items)
+        if self._note is not None:
+            self._note()
         self.delivered += 1
         if self._tasks is not None and self._n_asked:
             self._n_asked += 1
@@ -236,6 +254,10 @@ def choose(loader: Any) -> Engine | None:
     """The engine for a loader whose arguments are in place; warns of what stays in Python."""
     dataset = loader.dataset
     if isinstance(dataset, IterDataPipe | MapDataPipe):
+        if loader.decision_log is not None:
+            raise ValueError(
+                "decision_log: nobody decides anything for DataPipes, which are torch's"
+            )
         return None
     obstacle = why_not_native(loader)
     if isinstance(dataset, Dataset):
@@ -322,7 +344,7 @@ def _python_engine(loader: Any, dataset: Any, why: str) -> PythonEngine:
                 "transform is for datasets with indices: an IterableDataset has its own"
             )
         dataset = Transformed(dataset, loader.transform)
-    engine = PythonEngine(dataset)
+    engine = PythonEngine(dataset, loader.decision_log)
     engine.set_policy(loader.policy)
     return engine
 

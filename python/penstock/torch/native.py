@@ -10,6 +10,7 @@ begins while another is still held and unfinished gets a loader of its own.
 """
 
 import operator
+import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Self, TypeVar
@@ -152,6 +153,7 @@ class NativeEngine:
 
 def _options(loader: Any) -> dict[str, Any]:
     """Of the native loaders, beside those that an order decides."""
+    log = loader.decision_log
     options = {
         "num_workers": loader._asked_workers,
         "on_error": loader.on_error,
@@ -159,6 +161,7 @@ def _options(loader: Any) -> dict[str, Any]:
         "ledger": loader.ledger,
         "memory_budget": loader.memory_budget,
         "policy": loader.policy,
+        "decision_log": None if log is None else os.path.abspath(log),
         "metrics": loader.metrics,
         "offload": loader.offload,
         "layout": loader.layout,

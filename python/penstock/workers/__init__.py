@@ -16,6 +16,7 @@ Nothing here needs torch.  Where torch is loaded its tensors travel as arrays do
 """
 
 from penstock.workers.account import Account
+from penstock.workers.decisions import DecisionLog
 from penstock.workers.facade import Workers
 from penstock.workers.job import Batch, Job
 from penstock.workers.meter import Meter
@@ -28,6 +29,7 @@ from penstock.workers.streams import Stream
 __all__ = [
     "Account",
     "Batch",
+    "DecisionLog",
     "ItemSeeding",
     "Job",
     "Meter",

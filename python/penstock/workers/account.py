@@ -4,16 +4,16 @@ The words and keys are those of the native loader where both have the thing.  Wh
 here, bytes that a dataset reads for one, is None.
 """
 
-import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from penstock.knobs import Knobs
+from penstock.workers.decisions import DecisionLog
 from penstock.workers.facade import Workers
 from penstock.workers.limits import usable_cores
-from penstock.workers.meter import Change, Sums
+from penstock.workers.meter import Change, Sums, variation
 from penstock.workers.settings import READY_MAX, Panel
 
 _EARLY = 3  # batches
@@ -28,9 +28,10 @@ _FULL = 0.8  # of the cores
 class Account:
     """A look at a `Workers`, whenever it is asked."""
 
-    def __init__(self, workers: Workers, policy: str) -> None:
+    def __init__(self, workers: Workers, policy: str, log: DecisionLog | None = None) -> None:
         self._workers = workers
         self._policy = policy
+        self._log = log
 
     @property
     def knobs(self) -> Knobs:
@@ -129,10 +130,11 @@ class Account:
 
     @property
     def reason(self) -> str:
-        """What the tuner last said; "" where it rests."""
+        """What the tuner last said, "" where it rests; first, why there is no log any more."""
         rests = self._policy == "fixed" or self._workers.are_workers_pinned
         said = self._workers.meter.said
-        return "" if rests or said is None else said.reason
+        fault = self._log.fault if self._log is not None else ""
+        return "; ".join(filter(None, (fault, said.reason if said and not rests else "")))
 
     def verdict(self) -> str:
         """One line: how much the loop waits, for what, and what would help."""
@@ -246,14 +248,6 @@ def _stage(count: int, total: int, times: list[int]) -> dict[str, Any]:
         "p99_s": quantile(0.99),
         "variation": variation(times),
     }
-
-
-def variation(times: list[int]) -> float | None:
-    """Deviation over mean; None of none."""
-    mean = sum(times) / len(times) if times else 0.0
-    if not mean:
-        return 0.0 if times else None
-    return math.sqrt(sum((one - mean) ** 2 for one in times) / len(times)) / mean
 
 
 def _memory(pids: Iterable[int]) -> int | None:

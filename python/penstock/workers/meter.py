@@ -9,6 +9,7 @@ waited for, and is no batch.  One thread at a time counts; any may look.
 """
 
 import itertools
+import math
 import time
 from array import array
 from collections import deque
@@ -109,6 +110,14 @@ class Recent:
     def __iter__(self) -> Iterator[int]:
         begin = self._count - len(self)
         return (self._values[i % len(self._values)] for i in range(begin, self._count))
+
+
+def variation(times: list[int]) -> float | None:
+    """Deviation over mean; None of none."""
+    mean = sum(times) / len(times) if times else 0.0
+    if not mean:
+        return 0.0 if times else None
+    return math.sqrt(sum((one - mean) ** 2 for one in times) / len(times)) / mean
 
 
 class Meter:
