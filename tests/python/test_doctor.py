@@ -252,6 +252,33 @@ def test_a_loader_that_never_gives_a_batch_is_not_waited_for(
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
+@pytest.mark.parametrize("swallowed", [Exception, BaseException])
+def test_a_dataset_that_catches_what_is_to_end_it_is_not_waited_for(
+    swallowed: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`except Exception` does not catch it at all, `except BaseException` not for ever."""
+
+    class Stubborn(Numbers):
+        n_caught = 0
+
+        def __getitem__(self, index: int) -> torch.Tensor:
+            while self.n_caught < 3:
+                try:
+                    threading.Event().wait()
+                except swallowed:
+                    self.n_caught += 1
+            threading.Event().wait()
+            raise AssertionError
+
+    monkeypatch.setattr(trial, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(trial, "AGAIN_SECONDS", 0.02)
+    dataset = Stubborn()
+    rate = trial.rate_of(torch_data.DataLoader(dataset, 8), 0.01)
+    assert (rate.problem or "").startswith("TimeoutError: no end after")
+    assert dataset.n_caught == (3 if swallowed is BaseException else 0)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+
+
 # --- proposing ---
 
 
