@@ -1,5 +1,6 @@
 """`penstock doctor`: what it sees of a script, what it concludes, what it proposes."""
 
+import gc
 import inspect
 import json
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -127,6 +129,41 @@ def test_the_line_is_that_of_the_newest_loader_at_an_address() -> None:
         loader.__init__(Numbers(), 8)  # type: ignore[misc]
         list(loader)
     assert watch.seen[0].line == line
+
+
+def test_a_loader_that_is_made_anew_for_each_epoch_is_one() -> None:
+    made = []
+
+    def loader() -> torch_data.DataLoader:
+        made.append(weakref.ref(new := torch_data.DataLoader(Numbers(), 8)))
+        return new
+
+    with Watch(1000) as watch:
+        for _ in range(3):
+            for _ in loader():
+                pass
+    (watched,) = watch.seen
+    assert watched.n_batches == 15 and len(watched.firsts) == 3
+    gc.collect()
+    assert [ref() is None for ref in made] == [True, True, False], "only the newest is kept"
+
+
+def test_loaders_that_one_line_makes_together_are_told_apart() -> None:
+    with Watch(1000) as watch:
+        for _ in range(2):
+            loaders = [torch_data.DataLoader(Numbers(), size) for size in (8, 4)]
+            for loader in loaders:
+                list(loader)
+    assert [one.n_batches for one in watch.seen] == [2 * 5, 2 * 10]
+    assert [one.loader.batch_size for one in watch.seen] == [8, 4]
+
+
+def test_a_loader_from_before_is_watched_by_itself() -> None:
+    old = [torch_data.DataLoader(Numbers(), 8) for _ in range(2)]
+    with Watch(1000) as watch:
+        for loader in [*old, *old]:
+            list(loader)
+    assert [(one.n_batches, one.file) for one in watch.seen] == [(10, ""), (10, "")]
 
 
 # --- concluding ---

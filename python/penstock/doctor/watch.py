@@ -3,14 +3,19 @@
 torch's DataLoader is patched in two places: where one is made, to learn in which line, and
 where one is iterated, to time how long each batch is waited for and how long the script is
 busy with it.  Everything else goes through untouched.
+
+What is seen is kept by the line that makes a loader: a script may make it anew for each epoch, and
+only the newest is held.  Where a line makes several before any of them is iterated (train and
+validation in a comprehension) they are told apart by their turn.
 """
 
 import functools
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch.utils.data as torch_data
 
@@ -26,11 +31,27 @@ class Enough(BaseException):
     """Ends the script: it has been watched long enough.  Not an Exception, which a script may catch."""
 
 
+class Place(NamedTuple):
+    """Where a loader was made, and how many were made there just before it."""
+
+    file: str
+    line: int
+    turn: int
+
+
+@dataclass
+class Round:
+    """Loaders that were made in one line since one of them was iterated."""
+
+    n_made: int = 0
+    is_iterated: bool = False
+
+
 @dataclass
 class Watched:
-    """What was seen of one loader.  Times in seconds."""
+    """What was seen of the loaders of one place.  Times in seconds."""
 
-    loader: Any
+    loader: Any  # the newest
     file: str
     line: int
     n_batches: int = 0
@@ -53,10 +74,11 @@ class Watch:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.seen: list[Watched] = []
+        self._records: dict[Place, Watched] = {}
         self.deadline: float | None = None
         self.on_first_batch: Callable[[], object] = lambda: None
-        self._places: dict[int, tuple[str, int]] = {}
+        self._places: dict[int, Place] = {}  # by the loader's id
+        self._rounds: defaultdict[tuple[str, int], Round] = defaultdict(Round)
 
     def __enter__(self) -> "Watch":
         cls = torch_data.DataLoader
@@ -66,7 +88,7 @@ class Watch:
 
         @functools.wraps(real_init)  # some read the signature
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
-            watch._places[id(loader)] = _caller()  # over one that is gone and had the same id
+            watch._places[id(loader)] = watch._place()  # over one that is gone and had the same id
             real_init(loader, *args, **kwargs)
 
         @functools.wraps(real_iter)
@@ -80,13 +102,25 @@ class Watch:
         cls = torch_data.DataLoader
         cls.__init__, cls.__iter__ = self._real  # type: ignore[method-assign]
 
+    @property
+    def seen(self) -> list[Watched]:
+        return list(self._records.values())
+
+    def _place(self) -> Place:
+        """Of a loader that is being made."""
+        where = _caller()
+        if self._rounds[where].is_iterated:
+            self._rounds[where] = Round()
+        self._rounds[where].n_made += 1
+        return Place(*where, self._rounds[where].n_made - 1)
+
     def _record(self, loader: Any) -> Watched:
-        for watched in self.seen:
-            if watched.loader is loader:
-                return watched
-        file, line = self._places.get(id(loader), ("", 0))
-        self.seen.append(Watched(loader, file, line))
-        return self.seen[-1]
+        """One that was made before this began is known by its id."""
+        place = self._places.get(id(loader), Place("", 0, id(loader)))
+        self._rounds[place[:2]].is_iterated = True
+        watched = self._records.setdefault(place, Watched(loader, place.file, place.line))
+        watched.loader = loader
+        return watched
 
     def batch_came(self) -> None:
         now = time.monotonic()
