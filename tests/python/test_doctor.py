@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import types
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from penstock.doctor import diagnosis, patch, trial
 from penstock.doctor import watch as watch_module
 from penstock.doctor.machine import Load, Usage, usage_now
 from penstock.doctor.trial import Rate
-from penstock.doctor.watch import N_STARTING, Enough, Watch, Watched
+from penstock.doctor.watch import N_STARTING, Enough, Epoch, Watch, Watched
 
 COMMAND = Path(sys.executable).with_name("penstock")
 
@@ -223,6 +224,73 @@ def test_words_name_the_line_the_share_and_the_change() -> None:
     idle = diagnosis.in_words(diagnosis.diagnose(seen_with(0.0, 1.0, 2, None), None), "-a\n+b\n")
     assert "nothing to gain" in idle
     assert "+b" not in idle
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        told = types.SimpleNamespace(perf_counter=lambda: self.now, monotonic=lambda: self.now)
+        monkeypatch.setattr(watch_module, "time", told)
+
+
+def watch_epochs(clock: Clock, n_epochs: int, n_batches: int, starting: float) -> Watched:
+    """Batches come in a millisecond, the script takes 100 for each."""
+
+    class Starting(torch_data.IterableDataset):
+        def __iter__(self) -> Iterator[int]:
+            clock.now += starting
+            for number in range(n_batches):
+                clock.now += 0.001
+                yield number
+
+    with Watch(1000) as watch:
+        for _ in range(n_epochs):
+            for _ in torch_data.DataLoader(Starting(), 1):
+                clock.now += 0.1
+    (watched,) = watch.seen
+    return watched
+
+
+def test_time_lost_at_the_start_of_short_epochs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = watch_epochs(Clock(monkeypatch), n_epochs=3, n_batches=4, starting=1.0)
+    assert watched.wait_share < diagnosis.LITTLE, "after start-up, all is well"
+    assert watched.start == pytest.approx(1.002)
+    assert watched.start_share == pytest.approx(0.25 / 0.351)
+    assert watched.lost_share == pytest.approx(0.251 / 0.351)
+    found = diagnosis.diagnose(watched, (Rate(10, 60), Rate(20, 120)))
+    assert found.expected_gain == pytest.approx(3.51)
+    words = diagnosis.in_words(found, "-a\n+b\n")
+    assert "starting     71% of the time: 1002 ms at the start of 3 epochs of 4 batches" in words
+    assert "the start of every epoch" in found.bottleneck
+    assert "+b" in words and "nothing to gain" not in words
+    assert found.as_json()["start_share"] == watched.start_share
+
+
+def test_epochs_of_two_batches_are_all_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = watch_epochs(Clock(monkeypatch), n_epochs=5, n_batches=2, starting=1.0)
+    assert not watched.waits
+    assert watched.start_share == pytest.approx(0.501 / 0.601)
+    assert watched.lost_share == watched.start_share
+
+
+def test_starts_of_long_epochs_are_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = watch_epochs(Clock(monkeypatch), n_epochs=2, n_batches=1000, starting=0.5)
+    found = diagnosis.diagnose(watched, None)
+    assert found.start_share < diagnosis.TINY
+    words = diagnosis.in_words(found, None)
+    assert "nothing to gain" in words and "starting" not in words
+
+
+def test_an_epoch_that_was_cut_off_would_have_gone_on() -> None:
+    watched = seen_with(0.0, 1.0, 0, None)  # of 5 batches
+    watched.epochs = [Epoch(1.0, 3)]
+    assert watched.epoch_batches == 5
+    watched.epochs = [Epoch(1.0, 3, has_ended=True)]
+    assert watched.epoch_batches == 3
+    watched.epochs = [Epoch(1.0, 4), Epoch(1.0, 3)]
+    assert watched.epoch_batches == 4, "it was left, and another begun"
 
 
 # --- trying ---
@@ -456,6 +524,22 @@ def test_batches_of_the_scripts_own_types_are_tried_too(tmp_path: Path) -> None:
     for name in ("torch_rate", "penstock_rate"):
         assert found[name]["problem"] is None
         assert found[name]["batches_per_s"] > 0
+
+
+def test_a_script_with_short_epochs_is_explained(tmp_path: Path) -> None:
+    script = write_script(
+        tmp_path,
+        """
+        for epoch in range(4):
+            for batch in DataLoader(Slow(), batch_size=12):
+                pass
+        """,
+    )
+    ran = doctor("--no-trial", script)
+    assert ran.returncode == 0, ran.stderr
+    assert "8 batches seen" in ran.stdout and ran.stdout.count("DataLoader(") == 1
+    assert "at the start of 4 epochs of 2 batches" in ran.stdout
+    assert "+from penstock.torch import DataLoader" in ran.stdout
 
 
 def test_a_script_that_never_ends_is_ended(tmp_path: Path) -> None:

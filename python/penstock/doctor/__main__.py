@@ -117,14 +117,15 @@ def examine(module: ModuleType, options: argparse.Namespace) -> int:
     """Watch the script, try the loaders, tell."""
     seen = run_script(module, options.seconds)
     from penstock.doctor import diagnosis, patch, trial
+    from penstock.doctor.watch import N_STARTING
 
-    counted = [w for w in seen if w.waits]
+    counted = [w for w in seen if w.n_batches > N_STARTING]
     if not counted:
         say("no DataLoader gave more than two batches: nothing to tell")
         return 1
     found = []
     folder = os.path.dirname(os.path.realpath(str(module.__file__)))
-    for watched in sorted(counted, key=lambda w: sum(w.waits), reverse=True):
+    for watched in sorted(counted, key=lambda w: w.lost, reverse=True):
         rates = None
         if not options.no_trial and not found:  # the one that is waited for most
             say("trying either loader alone")

@@ -3,17 +3,17 @@
 import contextlib
 import io
 import os
-import statistics
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from penstock.doctor.machine import Load
 from penstock.doctor.trial import Rate
-from penstock.doctor.watch import Watched
+from penstock.doctor.watch import N_STARTING, Watched
 from penstock.torch import explain
 from penstock.workers.limits import usable_cores
 
 LITTLE = 0.05  # a share of waiting that is not worth a change
+TINY = 0.01  # one that is not worth a line
 BUSY = 0.8  # of a core, or of all: there is not much left
 
 
@@ -29,6 +29,11 @@ class Diagnosis:
     wait_p95: float
     step: float  # a batch, mean
     first_batch: float
+    n_epochs: int
+    epoch_batches: float  # mean
+    start: float  # until the first batches of an epoch are there, mean
+    start_share: float  # of all time, lost by that
+    lost_share: float  # of all time: that, and waiting
     load: Load | None
     bottleneck: str
     torch_rate: Rate | None
@@ -42,12 +47,12 @@ class Diagnosis:
 
 
 def diagnose(watched: Watched, rates: tuple[Rate, Rate] | None) -> Diagnosis:
-    wait, step = _mean(watched.waits), _mean(watched.steps)
+    wait, step = watched.wait, watched.step
     load = None
     if watched.before and watched.after and watched.after.at > watched.before.at:
         load = Load.between(watched.before, watched.after)
     torch_rate, our_rate = rates or (None, None)
-    share, gain = _expect(wait, step, our_rate)
+    share, gain = _expect(wait + watched.start_loss, step, our_rate)
     return Diagnosis(
         where=f"{os.path.basename(watched.file)}:{watched.line}" if watched.file else "unknown",
         loader=_describe(watched.loader),
@@ -57,6 +62,11 @@ def diagnose(watched: Watched, rates: tuple[Rate, Rate] | None) -> Diagnosis:
         wait_p95=_p95(watched.waits),
         step=step,
         first_batch=max(watched.firsts, default=0.0),
+        n_epochs=len(watched.epochs),
+        epoch_batches=watched.epoch_batches,
+        start=watched.start,
+        start_share=watched.start_share,
+        lost_share=watched.lost_share,
         load=load,
         bottleneck=_bottleneck(watched, load),
         torch_rate=torch_rate,
@@ -65,10 +75,6 @@ def diagnose(watched: Watched, rates: tuple[Rate, Rate] | None) -> Diagnosis:
         expected_gain=gain,
         operations=_operations(watched.loader.dataset),
     )
-
-
-def _mean(values: list[float]) -> float:
-    return statistics.fmean(values) if values else 0.0
 
 
 def _p95(values: list[float]) -> float:
@@ -97,8 +103,10 @@ def _operations(dataset: Any) -> str:
 
 
 def _bottleneck(watched: Watched, load: Load | None) -> str:
-    if watched.wait_share < LITTLE:
+    if watched.lost_share < LITTLE:
         return "training: data comes in time"
+    if watched.start_share > watched.lost_share / 2:
+        return _starting(watched)
     if load is None:
         return "the loader"
     cores = usable_cores()
@@ -115,6 +123,16 @@ def _bottleneck(watched: Watched, load: Load | None) -> str:
     if load.worker_cores > BUSY * n_workers:
         return f"too few workers: all {n_workers} are busy, {cores - busy:.1f} of {cores} cores are not"
     return "the dataset waits for something else than a processor: storage, network or a lock"
+
+
+def _starting(watched: Watched) -> str:
+    batches = f"{watched.epoch_batches:.0f} batches"
+    text = f"the start of every epoch: {_ms(watched.start)} until its first batches are there, for {batches}"
+    if watched.loader.num_workers == 0:
+        return f"{text} (num_workers=0: they are made in turns with training)"
+    if watched.loader.persistent_workers:
+        return text
+    return f"{text} (persistent_workers=True would keep the workers)"
 
 
 # --- words ---
@@ -134,6 +152,7 @@ def in_words(found: Diagnosis, diff: str | None, foreign: str | None = None) -> 
         f"{found.where}  {found.loader}, {found.n_batches} batches seen",
         f"  waiting      {found.wait_share:.0%} of the time: {_ms(found.wait)} a batch (p95 {_ms(found.wait_p95)}), "
         f"then {_ms(found.step)} of training; first batch after {_ms(found.first_batch)}",
+        *_starts(found),
         f"  bottleneck   {found.bottleneck}",
         f"  operations   {found.operations}",
     ]
@@ -143,15 +162,25 @@ def in_words(found: Diagnosis, diff: str | None, foreign: str | None = None) -> 
             text += f" ({found.penstock_rate.batches_per_s / found.torch_rate.batches_per_s:.1f}x)"
         lines.append(f"  alone        {text}")
     lines.append(f"  with it      {_outlook(found)}")
-    if foreign and found.wait_share >= LITTLE:
+    if foreign and found.lost_share >= LITTLE:
         lines.append(f"  the change   none proposed: the loader is made in {foreign}, outside of the script's folder")  # fmt: skip
-    elif diff and found.wait_share >= LITTLE:
+    elif diff and found.lost_share >= LITTLE:
         lines += ["  the change", *(f"    {line}" for line in diff.rstrip("\n").split("\n"))]
     return "\n".join(lines)
 
 
+def _starts(found: Diagnosis) -> list[str]:
+    if found.start_share < TINY:
+        return []
+    epochs = f"{found.n_epochs} epochs" if found.n_epochs > 1 else "an epoch"
+    return [
+        f"  starting     {found.start_share:.0%} of the time: {_ms(found.start)} at the start of {epochs} "
+        f"of {found.epoch_batches:.0f} batches, until the first {N_STARTING} are there"
+    ]
+
+
 def _outlook(found: Diagnosis) -> str:
-    if found.wait_share < LITTLE:
+    if found.lost_share < LITTLE:
         return "nothing to gain: training is the slower side"
     if found.expected_gain is None or found.expected_wait_share is None:
         return "not known"

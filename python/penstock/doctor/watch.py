@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import torch.utils.data as torch_data
@@ -48,6 +49,19 @@ class Round:
 
 
 @dataclass
+class Epoch:
+    """One iteration."""
+
+    start: float = 0.0  # seconds until its first batches were there
+    n_batches: int = 0
+    has_ended: bool = False
+
+    @property
+    def n_starting(self) -> int:
+        return min(self.n_batches, N_STARTING)
+
+
+@dataclass
 class Watched:
     """What was seen of the loaders of one place.  Times in seconds."""
 
@@ -58,6 +72,8 @@ class Watched:
     firsts: list[float] = field(default_factory=list)  # until the first batch of an iteration
     waits: list[float] = field(default_factory=list)  # for each later batch
     steps: list[float] = field(default_factory=list)  # what the script did with a batch
+    first_steps: list[float] = field(default_factory=list)  # with the first of an iteration
+    epochs: list[Epoch] = field(default_factory=list)
     before: Usage | None = None
     after: Usage | None = None
 
@@ -66,6 +82,56 @@ class Watched:
         """Of the time after start-up."""
         total = sum(self.waits) + sum(self.steps)
         return sum(self.waits) / total if total else 0.0
+
+    @property
+    def lost(self) -> float:
+        """Seconds in all."""
+        return sum(self.waits) + sum(epoch.start for epoch in self.epochs)
+
+    @property
+    def wait(self) -> float:
+        """A batch after start-up, mean."""
+        return fmean(self.waits) if self.waits else 0.0
+
+    @property
+    def step(self) -> float:
+        """A batch, mean.  The first one of an iteration may take longer."""
+        steps = self.steps or self.first_steps
+        return fmean(steps) if steps else 0.0
+
+    @property
+    def epoch_batches(self) -> float:
+        """In an iteration.  One that was left has as many as it had; of one that was cut off when
+        the script was ended, as many count as its loader says."""
+        *whole, newest = self.epochs or [Epoch()]
+        if newest.has_ended:
+            whole.append(newest)
+        if not whole:
+            return max(newest.n_batches, _length(self.loader))
+        return fmean(epoch.n_batches for epoch in whole)
+
+    @property
+    def start(self) -> float:
+        """Until the first batches of an iteration are there, mean."""
+        return fmean(epoch.start for epoch in self.epochs) if self.epochs else 0.0
+
+    @property
+    def start_loss(self) -> float:
+        """Of that, more than such batches usually are waited for; of each batch of an epoch."""
+        lost = [max(0.0, one.start - one.n_starting * self.wait) for one in self.epochs]
+        return fmean(lost) / self.epoch_batches if lost and self.epoch_batches else 0.0
+
+    @property
+    def start_share(self) -> float:
+        """Of all time, lost at the starts of iterations."""
+        total = self.wait + self.step + self.start_loss
+        return self.start_loss / total if total else 0.0
+
+    @property
+    def lost_share(self) -> float:
+        """Of all time: waiting, and starts."""
+        total = self.wait + self.step + self.start_loss
+        return (self.wait + self.start_loss) / total if total else 0.0
 
 
 class Watch:
@@ -93,7 +159,8 @@ class Watch:
 
         @functools.wraps(real_iter)
         def iterate(loader: Any) -> Iterator[Any]:
-            return _WatchedIterator(real_iter(loader), watch, watch._record(loader))
+            began_at = time.perf_counter()
+            return _WatchedIterator(real_iter(loader), watch, watch._record(loader), began_at)
 
         cls.__init__, cls.__iter__ = init, iterate  # type: ignore[method-assign]
         return self
@@ -134,9 +201,10 @@ class Watch:
 class _WatchedIterator:
     """torch's iterator, with a watch in hand."""
 
-    def __init__(self, real: Any, watch: Watch, record: Watched) -> None:
+    def __init__(self, real: Any, watch: Watch, record: Watched, began_at: float) -> None:
         self._real, self._watch, self._record = real, watch, record
         self._n = 0
+        self._epoch = Epoch(start=time.perf_counter() - began_at)  # workers were made
         self._left_at: float | None = None
 
     def __iter__(self) -> "_WatchedIterator":
@@ -145,28 +213,38 @@ class _WatchedIterator:
     def __next__(self) -> Any:
         try:
             return self._take()
-        except (StopIteration, Enough):
+        except (StopIteration, Enough) as end:
+            self._epoch.has_ended = isinstance(end, StopIteration)
             self._note_usage(is_last=True)
             raise
 
     def _take(self) -> Any:
         asked_at = time.perf_counter()
         record = self._record
-        if self._left_at is not None and self._n >= N_STARTING:
-            record.steps.append(asked_at - self._left_at)
+        if self._left_at is not None:
+            steps = record.steps if self._n >= N_STARTING else record.first_steps
+            steps.append(asked_at - self._left_at)
         self._watch.batch_came()
         asked_at = time.perf_counter()
         batch = next(self._real)  # at the end, the last step has been counted, and no wait is
         waited = time.perf_counter() - asked_at
-        if self._n == 0:
-            record.firsts.append(waited)
-        elif self._n >= N_STARTING:
-            record.waits.append(waited)
-        self._n += 1
-        record.n_batches += 1
+        self._count(waited)
         self._note_usage()
         self._left_at = time.perf_counter()
         return batch
+
+    def _count(self, waited: float) -> None:
+        record = self._record
+        if self._n == 0:
+            record.firsts.append(waited)
+            record.epochs.append(self._epoch)
+        if self._n < N_STARTING:
+            self._epoch.start += waited
+        else:
+            record.waits.append(waited)
+        self._n += 1
+        self._epoch.n_batches += 1
+        record.n_batches += 1
 
     def _note_usage(self, is_last: bool = False) -> None:
         record = self._record
@@ -182,6 +260,14 @@ class _WatchedIterator:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+
+def _length(loader: Any) -> int:
+    """0: it does not know."""
+    try:
+        return len(loader)
+    except Exception:  # a dataset's own
+        return 0
 
 
 def _caller() -> tuple[str, int]:
