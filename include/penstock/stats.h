@@ -59,6 +59,9 @@ typedef struct pen_pipeline_stats {
     int64_t ahead_samples, ahead_bytes;
     double ahead_cost_s; /* what they are expected to cost one worker, by their bytes */
     pen_stage_stats stages[PEN_STAGE_CAP];
+    /* JPEG files decoded with an entry of their index, and without one; those that libjpeg
+     * decodes have no use for one, and are neither. */
+    int64_t cache_hits, cache_misses;
 } pen_pipeline_stats;
 #define PEN_PIPELINE_STATS_INIT                   \
     {                                             \

@@ -187,6 +187,8 @@ static const py_field pipeline_fields[] = {
     STAT(ahead_samples, PY_FIELD_INT64),
     STAT(ahead_bytes, PY_FIELD_INT64),
     STAT(ahead_cost_s, PY_FIELD_DOUBLE),
+    STAT(cache_hits, PY_FIELD_INT64),
+    STAT(cache_misses, PY_FIELD_INT64),
     {0},
 };
 

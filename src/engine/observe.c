@@ -51,6 +51,8 @@ static void add_carrier(const pen__carrier *c, pen__facts *out)
     out->idle_ns += atomic_load(&c->idle_ns);
     out->memory_wait_ns += atomic_load(&c->memory_wait_ns);
     out->shared_wait_ns += atomic_load(&c->share_wait_ns);
+    out->cache_hits += atomic_load(&c->jpeg_indexed);
+    out->cache_misses += atomic_load(&c->jpeg_plain);
 }
 
 /* The order is a function and lengths are in the index: what comes is known. */
@@ -134,12 +136,10 @@ void pen_loader_get_stats(const pen_loader *loader, pen_loader_stats *out)
     out->augment_ns = facts.stages[PEN_STAGE_AUGMENT].sum_ns + facts.mix_ns;
     out->tensor_ns = facts.stages[PEN_STAGE_TENSOR].sum_ns;
     out->idle_ns = facts.idle_ns;
-    for (int i = 0; i < atomic_load(&loader->n_carriers); i++) {
-        const pen__carrier *c = atomic_load(&loader->carriers[i]);
-        out->jpeg_indexed += atomic_load(&c->jpeg_indexed);
-        out->jpeg_plain += atomic_load(&c->jpeg_plain);
-        out->jpeg_library += atomic_load(&c->jpeg_library);
-    }
+    out->jpeg_indexed = facts.cache_hits;
+    out->jpeg_plain = facts.cache_misses;
+    for (int i = 0; i < atomic_load(&loader->n_carriers); i++)
+        out->jpeg_library += atomic_load(&atomic_load(&loader->carriers[i])->jpeg_library);
     if (loader->marks) {
         pen__sidecar_size size = pen__sidecar_size_of(loader->marks);
         out->index_samples = size.n_blocks;
@@ -221,6 +221,8 @@ int pen_loader_get_pipeline_stats(const pen_loader *loader, pen_pipeline_stats *
         .ahead_samples = facts.ahead_samples,
         .ahead_bytes = facts.ahead_bytes,
         .ahead_cost_s = expected_cost(&facts),
+        .cache_hits = facts.cache_hits,
+        .cache_misses = facts.cache_misses,
     };
     for (int i = 0; i < PEN_STAGE_COUNT; i++)
         describe(&facts.stages[i], &full.stages[i]);

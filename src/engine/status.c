@@ -51,6 +51,8 @@ static void add_counters(pen__text *text, const pen__snapshot *s)
     add_member(text, "memory_wait_s", (double)s->pipe.memory_wait_ns * 1e-9);
     add_member(text, "shared_wait_s", (double)s->pipe.shared_wait_ns * 1e-9);
     add_member(text, "first_batch_s", (double)s->totals.first_batch_ns * 1e-9);
+    add_member(text, "cache_hits", (double)s->pipe.cache_hits);
+    add_member(text, "cache_misses", (double)s->pipe.cache_misses);
 }
 
 static void add_gauges(pen__text *text, const pen__snapshot *s)

@@ -263,6 +263,10 @@ static void stats_add_up(void **state)
     s.bytes_in = -77;
     assert_int_equal(pen_loader_get_pipeline_stats(loader, &s), 0);
     assert_int_equal(s.bytes_in, -77);
+    s.struct_size = offsetof(pen_pipeline_stats, cache_hits); /* of the version before */
+    s.cache_hits = -77;
+    assert_int_equal(pen_loader_get_pipeline_stats(loader, &s), 0);
+    assert_int_equal(s.cache_hits, -77);
     char line[PEN_VERDICT_MAX];
     assert_true(pen_loader_verdict(loader, line, sizeof line) > 0);
     assert_non_null(strstr(line, "training waits"));

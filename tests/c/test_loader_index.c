@@ -44,7 +44,7 @@ static int tear_down(void **state)
 typedef struct outcome {
     uint64_t hash; /* of all bytes of all epochs */
     pen_loader_stats stats;
-    int64_t bytes_in;
+    int64_t bytes_in, cache_hits, cache_misses;
 } outcome;
 
 static pen_loader_opts options(int workers, bool use_index)
@@ -90,6 +90,8 @@ static outcome run(const pen_loader_opts *o, int n_epochs)
     pen_pipeline_stats now = PEN_PIPELINE_STATS_INIT;
     assert_int_equal(pen_loader_get_pipeline_stats(loader, &now), 0);
     out.bytes_in = now.bytes_in;
+    out.cache_hits = now.cache_hits;
+    out.cache_misses = now.cache_misses;
     pen_loader_free(loader);
     pen_dataset_unref(ds);
     return out;
@@ -132,6 +134,20 @@ static void tensors_are_the_same_with_and_without(void **state)
     outcome later = run_epochs(3, true, 4);
     assert_true(later.hash == plain.hash);
     assert_int_equal(later.stats.jpeg_plain, 0);
+}
+
+/* Once around without entries, from then on with them; a later run has them from the first. */
+static void entries_that_were_used_are_hits(void **state)
+{
+    (void)state;
+    const outcome off = run_epochs(0, false, 2), first = run_epochs(0, true, 3);
+    assert_int_equal(off.cache_hits, 0);
+    assert_int_equal(off.cache_misses, 2 * PICTURES);
+    assert_int_equal(first.cache_hits, 2 * PICTURES);
+    assert_int_equal(first.cache_misses, PICTURES);
+    const outcome later = run_epochs(0, true, 2);
+    assert_int_equal(later.cache_hits, 2 * PICTURES);
+    assert_int_equal(later.cache_misses, 0);
 }
 
 /* Other pictures under the same names, with the same lengths. */
@@ -215,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(tensors_are_the_same_with_and_without),
+        TEST(entries_that_were_used_are_hits),
         TEST(an_index_of_other_pictures_is_not_used),
         TEST(parts_of_files_are_enough),
         TEST(parts_of_other_files_are_not_used),

@@ -29,6 +29,12 @@ static double value(const pen_loader *loader, const char *name, const char *labe
     return om_value(&parsed, series(loader, name, labels));
 }
 
+static double number(const json_t *object, const char *key)
+{
+    assert_true(json_is_number(json_object_get(object, key)));
+    return json_number_value(json_object_get(object, key));
+}
+
 static pen_loader *loader_after(int batches, const pen_loader_opts *o)
 {
     pen_loader *loader = open_loader(o);
@@ -65,6 +71,27 @@ static void metrics_say_what_the_statistics_say(void **state)
     assert_true(value(loader, "penstock_knob_pinned", ",knob=\"workers\"") == 1);
     assert_true(value(loader, "penstock_knob", ",knob=\"ready_batches\"") == 2);
     assert_true(value(loader, "penstock_policy_info", ",policy=\"fixed\"") == 1);
+    pen_loader_free(loader);
+}
+
+static void both_views_tell_how_many_files_had_an_entry(void **state)
+{
+    (void)state;
+    pen_loader_opts o = options(0);
+    o.use_index = true;
+    pen_loader *loader = loader_after(BATCHES, &o);
+    pen_loader_stats totals;
+    pen_loader_get_stats(loader, &totals);
+    assert_true(totals.jpeg_indexed + totals.jpeg_plain > 0);
+    assert_true(pen_loader_metrics(loader, text, sizeof text) > 0);
+    om_parse(text, &parsed);
+    assert_true(value(loader, "penstock_cache_hits_total", "") == (double)totals.jpeg_indexed);
+    assert_true(value(loader, "penstock_cache_misses_total", "") == (double)totals.jpeg_plain);
+    assert_true(pen_loader_status(loader, text, sizeof text) > 0);
+    json_t *status = json_loads(text, 0, NULL);
+    assert_true(number(status, "cache_hits") == (double)totals.jpeg_indexed);
+    assert_true(number(status, "cache_misses") == (double)totals.jpeg_plain);
+    json_decref(status);
     pen_loader_free(loader);
 }
 
@@ -129,12 +156,6 @@ static void several_loaders_make_one_document(void **state)
     pen__text_fini(&out);
     for (int i = 0; i < 3; i++)
         pen_loader_free(loaders[i]);
-}
-
-static double number(const json_t *object, const char *key)
-{
-    assert_true(json_is_number(json_object_get(object, key)));
-    return json_number_value(json_object_get(object, key));
 }
 
 static void the_status_is_complete(void **state)
@@ -275,6 +296,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_say_what_the_statistics_say),
+        cmocka_unit_test(both_views_tell_how_many_files_had_an_entry),
         cmocka_unit_test(a_loader_that_has_not_begun_is_legal_text),
         cmocka_unit_test(names_are_escaped),
         cmocka_unit_test(several_loaders_make_one_document),

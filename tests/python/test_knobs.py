@@ -170,6 +170,10 @@ def test_telemetry_tells_times_by_stage(loader):
         assert stage["count"] >= told["samples"]
         assert 0 < stage["p50_s"] <= stage["p95_s"] <= stage["p99_s"]
     assert told["ahead_samples"] > 0 and told["ahead_bytes"] > 0
+    stats = loader.stats()
+    assert told["cache_hits"] <= stats["jpeg_indexed"]  # workers may have gone on meanwhile
+    assert told["cache_misses"] <= stats["jpeg_plain"]
+    assert told["cache_hits"] + told["cache_misses"] > 0
 
 
 def test_the_verdict_is_a_line(loader):
