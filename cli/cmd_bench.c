@@ -47,7 +47,13 @@ static bool parse_policy(const char *text, bench *b)
     return b->stream.loader.policy;
 }
 
-/* NAME=N of a knob that is a whole number. */
+static const pen_knob_kind knob_kinds[PEN_KNOB_COUNT] = {
+#define KNOB_KIND(id, name, kind, unit, text) PEN_KNOB_KIND_##kind,
+    PEN_KNOBS(KNOB_KIND)
+#undef KNOB_KIND
+};
+
+/* NAME=N of a knob that may be set by itself. */
 static bool parse_knob(const char *text, bench *b)
 {
     char name[32];
@@ -60,7 +66,7 @@ static bool parse_knob(const char *text, bench *b)
         name[n] = '\0';
         knob = pen_knob_find(name);
     }
-    if (knob < 0 || knob >= PEN_KNOB_SHARE_DECODE) {
+    if (knob < 0 || knob_kinds[knob] == PEN_KNOB_KIND_SHARE) {
         cli_complain("--set takes workers=N, ready_batches=N, read_ahead=N or io=N, not '%s'",
                      text);
         return false;

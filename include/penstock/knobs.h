@@ -7,7 +7,7 @@
  *
  * No knob changes a byte of the stream, and none makes memory go above the budget.
  *
- * A knob is a line of a table: name, unit, range.  Policies and displays go through the
+ * A knob is a line of a table: name, kind, unit, range.  Policies and displays go through the
  * table, so that a knob added later needs no change to them.  What was set by hand, here or
  * among the options of the loader, is pinned: policies leave it alone until it is released.
  */
@@ -21,22 +21,31 @@
 #include <penstock/error.h>
 #include <penstock/loader.h>
 
-/* X(enum, name, unit, what it is) */
-#define PEN_KNOBS(X)                                                                  \
-    X(WORKERS, "workers", "threads", "threads that carry samples")                    \
-    X(READY_BATCHES, "ready_batches", "batches", "batches under way or waiting")      \
-    X(READ_AHEAD, "read_ahead", "samples",                                            \
-      "samples that are read before a worker asks; 0: workers read for themselves")   \
-    X(IO, "io", "threads", "threads that read at once, and threads that read ahead")  \
-    X(OFFLOAD, "offload", "share",                                                    \
-      "of what storage nodes could do for samples, the part that saves most is done") \
-    X(SHARE_DECODE, "share_decode", "share", "of the processor's time for decoding")  \
-    X(SHARE_AUGMENT, "share_augment", "share", "for what is done to pixels")          \
-    X(SHARE_TOKENIZE, "share_tokenize", "share", "for text")                          \
-    X(SHARE_TRANSFER, "share_transfer", "share", "for writing batches and copying to a device")
+/* WHOLE: a whole number; FRACTION: any number of its range; SHARE: one of several that sum to 1,
+ * or are all 0, and are only ever set together. */
+typedef enum pen_knob_kind {
+    PEN_KNOB_KIND_WHOLE,
+    PEN_KNOB_KIND_FRACTION,
+    PEN_KNOB_KIND_SHARE
+} pen_knob_kind;
+
+/* X(enum, name, kind, unit, what it is) */
+#define PEN_KNOBS(X)                                                                        \
+    X(WORKERS, "workers", WHOLE, "threads", "threads that carry samples")                   \
+    X(READY_BATCHES, "ready_batches", WHOLE, "batches", "batches under way or waiting")     \
+    X(READ_AHEAD, "read_ahead", WHOLE, "samples",                                           \
+      "samples that are read before a worker asks; 0: workers read for themselves")         \
+    X(IO, "io", WHOLE, "threads", "threads that read at once, and threads that read ahead") \
+    X(OFFLOAD, "offload", FRACTION, "share",                                                \
+      "of what storage nodes could do for samples, the part that saves most is done")       \
+    X(SHARE_DECODE, "share_decode", SHARE, "share", "of the processor's time for decoding") \
+    X(SHARE_AUGMENT, "share_augment", SHARE, "share", "for what is done to pixels")         \
+    X(SHARE_TOKENIZE, "share_tokenize", SHARE, "share", "for text")                         \
+    X(SHARE_TRANSFER, "share_transfer", SHARE, "share",                                     \
+      "for writing batches and copying to a device")
 
 typedef enum pen_knob {
-#define PEN_KNOB_ENUM(id, name, unit, text) PEN_KNOB_##id,
+#define PEN_KNOB_ENUM(id, name, kind, unit, text) PEN_KNOB_##id,
     PEN_KNOBS(PEN_KNOB_ENUM)
 #undef PEN_KNOB_ENUM
         PEN_KNOB_COUNT
@@ -58,6 +67,7 @@ typedef struct pen_knob_info {
     double min, max; /* of this loader: its budget, its cores */
     bool is_integer;
     bool is_pinned;
+    bool is_share; /* one of those that sum to 1: a turn of it alone is none */
 } pen_knob_info;
 
 /* The knob with a name, or -1. */

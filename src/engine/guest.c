@@ -90,7 +90,7 @@ void pen_guest_close(pen_guest *guest)
 /* ---- wishes ---- */
 
 static const char *const knob_names[PEN_KNOB_COUNT] = {
-#define KNOB_NAME(id, name, unit, text) name,
+#define KNOB_NAME(id, name, kind, unit, text) name,
     PEN_KNOBS(KNOB_NAME)
 #undef KNOB_NAME
 };

@@ -35,7 +35,7 @@ void pen__recent_add(pen__recent *recent, const pen__decision *d)
 
 static void add_changes(const double *before, const double *after, pen__text *text)
 {
-#define PEN_KNOB_NAME(id, name, unit, help) name,
+#define PEN_KNOB_NAME(id, name, kind, unit, help) name,
     static const char *const names[] = {PEN_KNOBS(PEN_KNOB_NAME)};
     for (int i = 0, n = 0; i < PEN_KNOB_COUNT; i++) {
         if (before[i] == after[i])

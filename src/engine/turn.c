@@ -14,12 +14,18 @@
 #include "engine/loader_impl.h"
 #include "telemetry/limits.h"
 
-#define PEN_KNOB_LINE(id, name, unit, text) {name, unit, text},
+#define PEN_KNOB_LINE(id, name, kind, unit, text) {name, unit, text, PEN_KNOB_KIND_##kind},
 static const struct line {
     const char *name, *unit, *text;
+    pen_knob_kind kind;
 } lines[PEN_KNOB_COUNT] = {PEN_KNOBS(PEN_KNOB_LINE)};
 
-enum { FIRST_SHARE = PEN_KNOB_SHARE_DECODE, LEAST_IO = 16 };
+enum { LEAST_IO = 16 };
+
+/* The knobs of the stages that shares.c knows, in its order. */
+static const pen_knob share_knobs[PEN__SHARE_STAGES] = {
+    PEN_KNOB_SHARE_DECODE, PEN_KNOB_SHARE_AUGMENT, PEN_KNOB_SHARE_TOKENIZE,
+    PEN_KNOB_SHARE_TRANSFER};
 
 void pen_knobs_init(pen_knobs *knobs)
 {
@@ -38,12 +44,12 @@ int pen_knob_find(const char *name)
 
 static bool is_share(int knob)
 {
-    return knob >= FIRST_SHARE;
+    return lines[knob].kind == PEN_KNOB_KIND_SHARE;
 }
 
 static bool is_integer(int knob)
 {
-    return !is_share(knob) && knob != PEN_KNOB_OFFLOAD;
+    return lines[knob].kind == PEN_KNOB_KIND_WHOLE;
 }
 
 /* Only a remote dataset and a policy that weighs samples leave a choice. */
@@ -92,6 +98,7 @@ int pen_loader_knob(const pen_loader *loader, int knob, pen_knob_info *out)
         .unit = lines[knob].unit,
         .text = lines[knob].text,
         .is_integer = is_integer(knob),
+        .is_share = is_share(knob),
     };
     range_of(loader, knob, &out->min, &out->max);
     if (pen__loader_check_owner(loader, NULL) != 0)
@@ -151,6 +158,15 @@ static int want_readers(pen_loader *loader, int n)
     return got < n ? got : n;
 }
 
+static void want_shares(pen_loader *loader, const double *value)
+{
+    double weight[PEN__SHARE_STAGES];
+    for (int i = 0; i < PEN__SHARE_STAGES; i++)
+        weight[i] = value[share_knobs[i]];
+    if (memcmp(loader->shares.weight, weight, sizeof weight) != 0 || !loader->shares.is_on)
+        pen__shares_set(&loader->shares, weight);
+}
+
 /* Make it so.  The board's lock is held.  PEN_ENOMEM: not all of it could be. */
 static int apply(pen_loader *loader)
 {
@@ -170,9 +186,7 @@ static int apply(pen_loader *loader)
     pen__gate_limit(&loader->io, io >= workers + readers ? 0 : io);
     if (has_offload(loader))
         pen__allow_set_share(&loader->allow, value[PEN_KNOB_OFFLOAD]);
-    if (memcmp(loader->shares.weight, value + FIRST_SHARE, sizeof loader->shares.weight) != 0 ||
-        !loader->shares.is_on)
-        pen__shares_set(&loader->shares, value + FIRST_SHARE);
+    want_shares(loader, value);
     return got_workers < workers || got_readers < readers ? PEN_ENOMEM : 0;
 }
 
@@ -284,9 +298,9 @@ int pen__board_turn(pen_loader *loader, const pen_knobs *knobs)
         value[i] = fmin(fmax(is_integer(i) ? round(value[i]) : value[i], min), max);
         sum += is_share(i) ? value[i] : 0;
     }
-    if (fabs(sum - 1) > 1e-6 && sum != 0) /* together, or not at all */
-        memcpy(value + FIRST_SHARE, board->value + FIRST_SHARE,
-               (PEN_KNOB_COUNT - FIRST_SHARE) * sizeof *value);
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        if (is_share(i) && fabs(sum - 1) > 1e-6 && sum != 0) /* together, or not at all */
+            value[i] = board->value[i];
     if (memcmp(board->value, value, sizeof value) != 0) {
         memcpy(board->value, value, sizeof value);
         rc = apply(loader);

@@ -2,7 +2,8 @@
  *
  * Knows nothing of stages.  Goes through the knobs of the table in turn, first up, then down,
  * so a knob that is added later is climbed as well.  Steps are a quarter of the value, at
- * least 1.
+ * least 1; where values are no whole numbers, a tenth of the range.  Shares of the processor are
+ * left alone: one of them cannot be turned without the others.
  */
 #include "policy/policies.h"
 
@@ -16,16 +17,25 @@ typedef struct memory {
     int n_useless; /* moves in a row */
 } memory;
 
+/* One step on from `old`, which may lead out of the range. */
+static double step_from(const pen_knob_info *knob, double old, bool is_down)
+{
+    if (knob->is_integer)
+        return old + (is_down ? -1 : 1) * fmax(1, floor(old / 4));
+    const double step = (knob->max - knob->min) / 10; /* on a grid, so that the ends are met */
+    return knob->min + step * (round((old - knob->min) / step) + (is_down ? -1 : 1));
+}
+
 /* The knobs after the present move; false if it leads nowhere. */
 static bool try_move(const memory *m, const pen_knob_info *table, pen_knobs *knobs)
 {
     const int knob = m->move / 2;
     const bool is_down = m->move % 2;
-    if (!pen__is_free(table, knob) || !table[knob].is_integer)
+    if (!pen__is_free(table, knob) || table[knob].is_share)
         return false;
     double *value = &knobs->value[knob];
-    const double old = *value, step = fmax(1, floor(old / 4));
-    *value = pen__clamp(table, knob, old + (is_down ? -step : step));
+    const double old = *value;
+    *value = pen__clamp(table, knob, step_from(&table[knob], old, is_down));
     return *value != old;
 }
 

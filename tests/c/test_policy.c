@@ -25,6 +25,43 @@ static void hillclimb_climbs_without_knowing_why(void **state)
     assert_reaches(&d, &w, 0.9);
 }
 
+/* More offload helps up to six tenths, and costs nothing above. */
+static void climb_offload(double from, double *low, double *high)
+{
+    world w = usual();
+    driver d;
+    start(&d, "hillclimb", &w);
+    d.table[PEN_KNOB_OFFLOAD].max = 1;
+    for (int i = 0; i < PEN_KNOB_COUNT; i++)
+        d.table[i].is_pinned = d.table[i].is_integer;
+    d.knobs.value[PEN_KNOB_OFFLOAD] = from;
+    *low = 1, *high = 0;
+    for (int n = 0; n < 600; n++) {
+        pen_policy_state s = look(&w, &d);
+        s.made = 100 * (1 + fmin(d.knobs.value[PEN_KNOB_OFFLOAD], 0.6));
+        s.wait_share = 0.5;
+        ask(&d, &s);
+        const double at = d.knobs.value[PEN_KNOB_OFFLOAD];
+        assert_true(fabs(at * 10 - round(at * 10)) < 1e-9);
+        for (int i = 0; i < PEN_KNOB_COUNT; i++)
+            assert_true(!d.table[i].is_share || d.knobs.value[i] == 0);
+        if (n >= 400) {
+            *low = fmin(*low, at);
+            *high = fmax(*high, at);
+        }
+    }
+}
+
+static void hillclimb_climbs_fractions_and_leaves_shares(void **state)
+{
+    (void)state;
+    double low, high;
+    climb_offload(0, &low, &high);
+    assert_true(low > 0.49 && high < 0.71); /* a step around the best */
+    climb_offload(1, &low, &high);
+    assert_true(low > 0.49 && high < 0.71);
+}
+
 static void rules_move_by_thresholds(void **state)
 {
     (void)state;
@@ -89,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_list_has_four_policies),
         cmocka_unit_test(hillclimb_climbs_without_knowing_why),
+        cmocka_unit_test(hillclimb_climbs_fractions_and_leaves_shares),
         cmocka_unit_test(rules_move_by_thresholds),
         cmocka_unit_test(the_same_states_give_the_same_decisions),
         cmocka_unit_test(states_of_which_nothing_is_known_change_nothing),

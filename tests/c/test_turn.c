@@ -229,6 +229,8 @@ static void the_table_names_every_knob_and_its_range(void **state)
         assert_true(info.min <= info.max);
         assert_true(get(loader, (pen_knob)i) >= info.min && get(loader, (pen_knob)i) <= info.max);
         assert_int_equal(info.is_pinned, i == PEN_KNOB_WORKERS); /* named among the options */
+        assert_int_equal(info.is_share, strncmp(info.name, "share_", 6) == 0);
+        assert_int_equal(info.is_integer, !info.is_share && i != PEN_KNOB_OFFLOAD);
     }
     assert_int_equal(pen_knob_find("nothing"), -1);
     assert_int_equal(pen_loader_knob(loader, PEN_KNOB_COUNT, &info), PEN_EINVAL);

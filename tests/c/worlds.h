@@ -55,9 +55,15 @@ static inline void start(driver *d, const char *policy, const world *w)
     d->policy = pen_policy_find(policy);
     assert_non_null(d->policy);
     assert_true(d->policy->memory_bytes <= sizeof d->memory);
-    static const double max[PEN_KNOB_COUNT] = {0, 0, 1024, 128, 0, 1, 1, 1, 1}; /* no offload */
-    for (int i = 0; i < PEN_KNOB_COUNT; i++)
-        d->table[i] = (pen_knob_info){.name = "knob", .max = max[i], .is_integer = i < 4};
+#define WORLD_KNOB(id, name_, kind, unit_, text_)               \
+    {.name = name_,                                             \
+     .max = PEN_KNOB_KIND_##kind == PEN_KNOB_KIND_SHARE,        \
+     .is_integer = PEN_KNOB_KIND_##kind == PEN_KNOB_KIND_WHOLE, \
+     .is_share = PEN_KNOB_KIND_##kind == PEN_KNOB_KIND_SHARE},
+    static const pen_knob_info table[PEN_KNOB_COUNT] = {PEN_KNOBS(WORLD_KNOB)}; /* no offload */
+    memcpy(d->table, table, sizeof table);
+    d->table[PEN_KNOB_READ_AHEAD].max = 1024;
+    d->table[PEN_KNOB_IO].max = 128;
     d->table[PEN_KNOB_WORKERS].min = d->table[PEN_KNOB_READY_BATCHES].min =
         d->table[PEN_KNOB_IO].min = 1;
     d->table[PEN_KNOB_WORKERS].max = 2 * w->cores;
@@ -175,7 +181,8 @@ static inline void ask(driver *d, const pen_policy_state *s)
         assert_false(isnan(wanted.value[k]));
         if (d->table[k].is_pinned)
             wanted.value[k] = d->knobs.value[k];
-        wanted.value[k] = fmin(fmax(round(wanted.value[k]), d->table[k].min), d->table[k].max);
+        const double to = d->table[k].is_integer ? round(wanted.value[k]) : wanted.value[k];
+        wanted.value[k] = fmin(fmax(to, d->table[k].min), d->table[k].max);
         d->n_changes += wanted.value[k] != d->knobs.value[k];
     }
     d->knobs = wanted;
