@@ -10,6 +10,7 @@
 #include "engine/pack.h"
 #include "loading.h"
 #include "source/source.h"
+#include "turning.h"
 
 enum { AS_ASKED = -2 };
 
@@ -157,23 +158,27 @@ static void the_stream_is_that_of_files(void **state)
     assert_true(node.n_of_form[PEN__FORM_RAW] > 0 && node.n_of_form[PEN__FORM_PIXELS] > 0);
 }
 
+/* All of them, with a choice of what nodes do. */
 static void knobs_turned_on_the_way_change_nothing(void **state)
 {
     (void)state;
     const uint64_t want = hash_of_files(12);
     pen_loader_opts o = options(2);
+    o.offload = PEN_OFFLOAD_AUTO;
+    node.forms = AS_ASKED;
     pen_loader *loader = open_loader(&o);
-    uint64_t hash = 0, dice = 3;
+    uint64_t hash = 0, random = 3;
+    int n_shares = 0; /* of what nodes could do: that were something between all and nothing */
     for (int batch = 0; batch < 12 * BATCHES; batch++) {
-        dice = dice * 6364136223846793005u + 1442695040888963407u;
-        turn(loader, PEN_KNOB_WORKERS, 1 + (double)(dice >> 33 & 1));
-        turn(loader, PEN_KNOB_READ_AHEAD, (double)(dice >> 40 & 7));
-        turn(loader, PEN_KNOB_IO, 1 + (double)(dice >> 50 & 3));
-        turn(loader, PEN_KNOB_READY_BATCHES, 1 + (double)(dice >> 60 & 1));
+        pen_knobs knobs;
+        draw_knobs(&random, loader, &knobs);
+        n_shares += knobs.value[PEN_KNOB_OFFLOAD] > 0 && knobs.value[PEN_KNOB_OFFLOAD] < 1;
+        assert_int_equal(pen_loader_set_knobs(loader, &knobs, NULL), 0);
         if (take(loader, 1, &hash) == 0)
             batch--; /* an epoch's end */
     }
     assert_true(hash == want);
+    assert_true(n_shares > 10);
     pen_loader_free(loader);
 }
 

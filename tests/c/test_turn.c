@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "loading.h"
+#include "turning.h"
 
 enum { TURNS = 3000 };
 
@@ -43,46 +44,35 @@ typedef struct turner {
     atomic_bool is_over;
     _Atomic int n_turns, n_faults;
     uint64_t random;
+    double most[PEN_KNOB_COUNT]; /* that each was turned to */
 } turner;
-
-static double draw(turner *t)
-{
-    t->random = t->random * 6364136223846793005u + 1442695040888963407u;
-    return (double)(t->random >> 11) * 0x1p-53;
-}
-
-static void draw_knobs(turner *t, pen_knobs *knobs)
-{
-    pen_knobs_init(knobs);
-    for (int i = 0; i < PEN_KNOB_SHARE_DECODE; i++) {
-        pen_knob_info info;
-        pen_loader_knob(t->loader, i, &info);
-        const double most = fmin(info.max, 12),
-                     to = info.min + floor(draw(t) * (most - info.min + 1));
-        if (draw(t) < 0.6)
-            knobs->value[i] = fmin(to, info.max);
-    }
-    double *share = &knobs->value[PEN_KNOB_SHARE_DECODE], sum = 0;
-    const bool is_off = draw(t) < 0.3;
-    for (int i = 0; i < 4; i++)
-        sum += share[i] = is_off ? 0 : draw(t) + 0.01;
-    for (int i = 0; i < 4 && !is_off; i++)
-        share[i] /= sum;
-}
 
 static void *turn_at_random(void *arg)
 {
     turner *t = arg;
     while (!atomic_load(&t->is_over)) {
         pen_knobs knobs;
-        draw_knobs(t, &knobs);
+        draw_knobs(&t->random, t->loader, &knobs);
         if (pen_loader_set_knobs(t->loader, &knobs, NULL) != 0)
             atomic_fetch_add(&t->n_faults, 1);
+        for (int i = 0; i < PEN_KNOB_COUNT; i++)
+            t->most[i] = fmax(t->most[i], knobs.value[i]); /* NaN loses */
         atomic_fetch_add(&t->n_turns, 1);
-        if (draw(t) < 0.2)
-            usleep(1 + (useconds_t)(draw(t) * 300));
+        if (chance(&t->random) < 0.2)
+            usleep(1 + (useconds_t)(chance(&t->random) * 300));
     }
     return NULL;
+}
+
+/* Every knob has been where it may be at most. */
+static void assert_ends_were_met(const turner *t)
+{
+    for (int i = 0; i < PEN_KNOB_COUNT; i++) {
+        pen_knob_info info;
+        assert_int_equal(pen_loader_knob(t->loader, i, &info), 0);
+        if (t->most[i] != info.max)
+            fail_msg("%s went to %g of %g", info.name, t->most[i], info.max);
+    }
 }
 
 /* Epochs 0 to 3 again and again, with knobs turning, until they were turned often. */
@@ -117,6 +107,7 @@ static void run_while_turning(int64_t budget, bool seeks)
     atomic_store(&t.is_over, true);
     pthread_join(thread, NULL);
     assert_int_equal(t.n_faults, 0);
+    assert_ends_were_met(&t);
     pen_loader_free(t.loader);
 }
 
