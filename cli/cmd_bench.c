@@ -2,10 +2,10 @@
 #include "cli.h"
 
 #include <getopt.h>
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "bench_report.h"
 #include "device.h"
 
 static void help(void)
@@ -136,10 +136,12 @@ static int parse(bench *b, int argc, char **argv)
 }
 
 /* One epoch: images a second, negative on error. */
-static double run_epoch(pen_loader *loader, device *beside, usage *used, long long epoch,
-                        int64_t n_batches)
+static double run_epoch(pen_loader *loader, device *beside, usage *used, bench_waits *waits,
+                        long long epoch)
 {
-    double t0 = cli_seconds();
+    const int64_t n_batches = pen_loader_batches(loader);
+    const double t0 = cli_seconds();
+    double since = t0; /* it waits for the next batch */
     int64_t n_images = 0, n_done = 0;
     char what[32];
     snprintf(what, sizeof what, "epoch %lld", epoch);
@@ -162,103 +164,15 @@ static double run_epoch(pen_loader *loader, device *beside, usage *used, long lo
         }
         if (rc == PEN_AGAIN)
             continue;
+        waits_add(waits, cli_seconds() - since);
         n_images += pen_batch_count(batch);
         device_step(beside);
         pen_batch_unref(batch);
         usage_look(used);
         cli_progress(what, ++n_done, n_batches);
+        since = cli_seconds();
     }
     return (double)n_images / (cli_seconds() - t0);
-}
-
-/* Share of the time that the loop waited, the first batch aside. */
-static double wait_share(const pen_pipeline_stats *now, const pen_loader_stats *s)
-{
-    const double waited = now->stages[PEN_STAGE_WAIT].total_s - (double)s->first_batch_ns * 1e-9;
-    const double all = waited + now->stages[PEN_STAGE_STEP].total_s;
-    return all > 0 ? fmax(waited, 0) / all : 0;
-}
-
-static void print_number(const char *key, double value)
-{
-    if (isnan(value))
-        printf(",\"%s\":null", key);
-    else
-        printf(",\"%s\":%.6g", key, value);
-}
-
-/* What a run beside a device is judged by. */
-static void print_run(const bench *b, const pen_loader *loader, const usage *used,
-                      const pen_loader_stats *s)
-{
-    pen_pipeline_stats now = PEN_PIPELINE_STATS_INIT;
-    char verdict[PEN_VERDICT_MAX] = "";
-    pen_knobs knobs;
-    pen_loader_get_pipeline_stats(loader, &now);
-    pen_loader_get_knobs(loader, &knobs);
-    pen_loader_verdict(loader, verdict, sizeof verdict);
-    const pen_stage_stats *wait = &now.stages[PEN_STAGE_WAIT];
-    printf(",\"policy\":\"%s\"", pen_loader_policy(loader));
-    print_number("step_ms", b->device.mean_ms);
-    print_number("jitter_ms", b->device.jitter_ms);
-    print_number("wait_share", wait_share(&now, s));
-    print_number("batch_wait_p50_ms", wait->p50_s * 1e3);
-    print_number("batch_wait_p95_ms", wait->p95_s * 1e3);
-    print_number("batch_wait_p99_ms", wait->p99_s * 1e3);
-    print_number("samples_per_s", (double)now.samples / used->seconds);
-    print_number("seconds", used->seconds);
-    print_number("cpu_s", used->cpu_s);
-    print_number("iowait", used->iowait);
-    print_number("rss_peak_bytes", used->peak_bytes);
-    print_number("rss_mean_bytes", used->mean_bytes);
-    printf(",\"knobs\":{");
-    for (int i = 0; i < PEN_KNOB_COUNT; i++) {
-        pen_knob_info info;
-        pen_loader_knob(loader, i, &info);
-        printf("%s\"%s\":%g", i ? "," : "", info.name, knobs.value[i]);
-    }
-    printf("},\"verdict\":");
-    cli_json_string(stdout, verdict);
-}
-
-static double percent(int64_t part, const pen_loader_stats *s)
-{
-    int64_t all = s->read_ns + s->decode_ns + s->augment_ns + s->tensor_ns;
-    return all ? 100.0 * (double)part / (double)all : 0;
-}
-
-static void print_json(const bench *b, const char *spec, const cli_open *open, const double *rates,
-                       const usage *used, const pen_loader_stats *s)
-{
-    printf("{\"dataset\":");
-    cli_json_string(stdout, spec);
-    printf(",\"samples\":%lld,\"ops\":\"%s\",\"threads\":%d,\"batch_size\":%d,\"cpu\":\"%s\","
-           "\"images_per_s\":[",
-           (long long)pen_dataset_count(open->ds), b->stream.ops, s->workers,
-           b->stream.loader.batch_size, pen_cpu_level());
-    for (long long e = 0; e < b->n_epochs; e++)
-        printf("%s%.1f", e ? "," : "", rates[e]);
-    printf("],\"first_batch_ms\":%.1f,\"bytes_read\":%lld,\"read_ns\":%lld,\"decode_ns\":%lld,"
-           "\"augment_ns\":%lld,\"tensor_ns\":%lld,\"budget_peak\":%lld,\"jpeg_indexed\":%lld,"
-           "\"jpeg_plain\":%lld,\"jpeg_library\":%lld",
-           (double)s->first_batch_ns / 1e6, (long long)s->bytes_read, (long long)s->read_ns,
-           (long long)s->decode_ns, (long long)s->augment_ns, (long long)s->tensor_ns,
-           (long long)s->budget_peak, (long long)s->jpeg_indexed, (long long)s->jpeg_plain,
-           (long long)s->jpeg_library);
-    print_run(b, open->loader, used, s);
-    puts("}");
-}
-
-static void print_text(const cli_open *open, const usage *used, const pen_loader_stats *s)
-{
-    char verdict[PEN_VERDICT_MAX] = "", memory[32];
-    pen_loader_verdict(open->loader, verdict, sizeof verdict);
-    printf("%d threads (%s); first batch after %.0f ms; worker time: read %.0f %%, decode %.0f "
-           "%%, augment %.0f %%, tensor %.0f %%\n",
-           s->workers, pen_cpu_level(), (double)s->first_batch_ns / 1e6, percent(s->read_ns, s),
-           percent(s->decode_ns, s), percent(s->augment_ns, s), percent(s->tensor_ns, s));
-    printf("%.1f s of CPU in %.1f s, %s at most; %s\n", used->cpu_s, used->seconds,
-           cli_bytes(memory, used->peak_bytes), verdict);
 }
 
 /* Dataset and loader, its knobs set. */
@@ -273,33 +187,51 @@ static bool open_all(const bench *b, const char *spec, cli_open *open)
     return false;
 }
 
+/* Epochs, with a line for each; false if one failed. */
+static bool run_epochs(const bench *b, const cli_open *open, usage *used, bench_waits *waits,
+                       double *rates, bool as_json)
+{
+    device beside = b->device;
+    for (long long e = 0; e < b->n_epochs; e++) {
+        rates[e] = run_epoch(open->loader, &beside, used, waits, e);
+        if (rates[e] < 0)
+            return false;
+        if (!as_json)
+            printf("epoch %lld: %.0f images/s\n", e, rates[e]);
+    }
+    return true;
+}
+
 static int run(const bench *b, const char *spec)
 {
     cli_open open = {0};
     static double rates[MAX_EPOCHS];
-    pen_loader_stats s;
     usage used;
-    device beside = b->device;
-    bool as_json = b->as_json || !isatty(STDOUT_FILENO), is_good = true;
-    if (!open_all(b, spec, &open) || !usage_begin(&used)) {
+    bench_waits waits = {0};
+    const bool as_json = b->as_json || !isatty(STDOUT_FILENO);
+    if (!open_all(b, spec, &open) ||
+        !waits_init(&waits, b->n_epochs * pen_loader_batches(open.loader)) || !usage_begin(&used)) {
+        waits_fini(&waits);
         cli_close(&open);
         return EXIT_FAILED;
     }
     if (!as_json)
         printf("%lld samples, %s, batch %d\n", (long long)pen_dataset_count(open.ds), b->stream.ops,
                b->stream.loader.batch_size);
-    for (long long e = 0; is_good && e < b->n_epochs; e++) {
-        rates[e] = run_epoch(open.loader, &beside, &used, e, pen_loader_batches(open.loader));
-        is_good = rates[e] >= 0;
-        if (is_good && !as_json)
-            printf("epoch %lld: %.0f images/s\n", e, rates[e]);
-    }
+    const bool is_good = run_epochs(b, &open, &used, &waits, rates, as_json);
     usage_end(&used);
-    pen_loader_get_stats(open.loader, &s);
-    if (is_good && as_json)
-        print_json(b, spec, &open, rates, &used, &s);
-    else if (is_good)
-        print_text(&open, &used, &s);
+    bench_report report = {.spec = spec,
+                           .stream = &b->stream,
+                           .open = &open,
+                           .device = &b->device,
+                           .rates = rates,
+                           .n_epochs = b->n_epochs,
+                           .used = &used,
+                           .waits = &waits};
+    pen_loader_get_stats(open.loader, &report.stats);
+    if (is_good)
+        (as_json ? bench_print_json : bench_print_text)(&report);
+    waits_fini(&waits);
     cli_close(&open);
     return is_good ? EXIT_OK : EXIT_FAILED;
 }

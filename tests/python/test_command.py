@@ -1,6 +1,10 @@
 """The command's manners: what it accepts, what it refuses and with which exit code."""
 
+import contextlib
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +87,47 @@ def test_bench_beside_a_device_reports_what_the_run_cost(folder: Path, tmp_path:
     assert told["knobs"]["io"] == 3
     assert told["verdict"].startswith("training waits")
     assert all(json.loads(line)["pinned"] == ["io"] for line in log.read_text().splitlines())
+
+
+def on_a_terminal(*arguments: object) -> str:
+    """What the command prints where its output is a terminal."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([str(COMMAND), *map(str, arguments)], stdout=theirs) as process:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+            while some := os.read(ours, 4096):
+                said += some
+    os.close(ours)
+    assert process.returncode == 0
+    return said.decode().replace("\r\n", "\n")
+
+
+def test_bench_beside_a_device_prints_what_the_json_has(folder: Path) -> None:
+    said = on_a_terminal("bench", folder, "--epochs", 2, "--batch-size", 4, "--step-ms", 5)
+    number, size = r"\d+(?:\.\d+)?", r"\d+(?:\.\d+)? [kMGT]?i?B"
+    for line in (
+        rf"waiting +{number} % of the time, the first batch left out",
+        rf"batch wait +p50 {number} ms, p95 {number} ms, p99 {number} ms",
+        rf"samples +{number} a second",
+        rf"CPU +{number} s in {number} s; I/O wait (?:{number}|-) % of all cores",
+        rf"memory +{size} at most, {size} on average",
+        rf"read +{size}",
+        r"training waits .*",
+    ):
+        assert re.search(rf"^{line}$", said, re.MULTILINE), line
+
+
+def test_bench_alone_prints_no_table(folder: Path) -> None:
+    said = on_a_terminal("bench", folder, "--epochs", 1)
+    assert "batch wait" not in said and " s of CPU in " in said
+
+
+def test_percentiles_of_waits_leave_the_first_batch_out(folder: Path) -> None:
+    options = ("--epochs", 1, "--batch-size", 1000, "--json")
+    told = json.loads(penstock("bench", folder, *options).stdout)
+    assert told["batch_wait_p50_ms"] is None  # there is no other
+    assert told["first_batch_ms"] > 0
 
 
 def test_a_misspelt_switch_is_named() -> None:
