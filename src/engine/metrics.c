@@ -176,6 +176,30 @@ static void add_stage(pen__text *text, const pen_loader *loader, int stage,
     add_line(text, loader, "penstock_stage_seconds", "_sum", label, s->total_s);
 }
 
+static void add_variation(pen__text *text, const pen_loader *loader, int stage,
+                          const pen_stage_stats *s)
+{
+    char label[64];
+    snprintf(label, sizeof label, "stage=\"%s\"", pen_stage_name(stage));
+    if (s->count > 0)
+        add_line(text, loader, "penstock_stage_variation", "", label, s->variation);
+}
+
+static void add_stages(pen__text *text, const pen_loader *const *loaders,
+                       const pen__snapshot *snapshots, int n)
+{
+    add_head(text, "penstock_stage_seconds", "summary", "seconds",
+             "Times by stage: of a sample; of a batch for batch, wait and step.");
+    for (int l = 0; l < n; l++)
+        for (int i = 0; i < PEN_STAGE_COUNT; i++)
+            add_stage(text, loaders[l], i, &snapshots[l].pipe.stages[i]);
+    add_head(text, "penstock_stage_variation", "gauge", NULL,
+             "Deviation of those times over their mean.");
+    for (int l = 0; l < n; l++)
+        for (int i = 0; i < PEN_STAGE_COUNT; i++)
+            add_variation(text, loaders[l], i, &snapshots[l].pipe.stages[i]);
+}
+
 typedef enum knob_part { KNOB_VALUE, KNOB_MIN, KNOB_MAX, KNOB_PINNED, KNOB_PARTS } knob_part;
 
 static void add_knobs(pen__text *text, const pen_loader *const *loaders, int n, knob_part part)
@@ -237,11 +261,7 @@ int pen__metrics_write(const pen_loader *const *loaders, int n, pen__text *text)
         rc = pen__snapshot_take(loaders[l], &snapshots[l]);
     if (rc == 0) {
         add_table(text, loaders, snapshots, n);
-        add_head(text, "penstock_stage_seconds", "summary", "seconds",
-                 "Times by stage: of a sample; of a batch for batch, wait and step.");
-        for (int l = 0; l < n; l++)
-            for (int i = 0; i < PEN_STAGE_COUNT; i++)
-                add_stage(text, loaders[l], i, &snapshots[l].pipe.stages[i]);
+        add_stages(text, loaders, snapshots, n);
         for (int part = 0; part < KNOB_PARTS; part++)
             add_knobs(text, loaders, n, (knob_part)part);
         add_policies(text, loaders, n);

@@ -84,6 +84,7 @@ static void add_stages(pen__text *text, const pen_pipeline_stats *stats)
         add_member(text, "p50_s", s->count ? s->p50_s : NAN);
         add_member(text, "p95_s", s->count ? s->p95_s : NAN);
         add_member(text, "p99_s", s->count ? s->p99_s : NAN);
+        add_member(text, "variation", s->count ? s->variation : NAN);
         pen__text_add(text, "}");
     }
     pen__text_add(text, "}");

@@ -66,6 +66,8 @@ static void metrics_say_what_the_statistics_say(void **state)
         snprintf(labels, sizeof labels, ",stage=\"%s\"", pen_stage_name(i));
         assert_true(value(loader, "penstock_stage_seconds_count", labels) ==
                     (double)pipe.stages[i].count);
+        assert_true(fabs(value(loader, "penstock_stage_variation", labels) -
+                         pipe.stages[i].variation) < 1e-6);
     }
     assert_true(value(loader, "penstock_stage_seconds", ",stage=\"decode\",quantile=\"0.99\"") > 0);
     assert_true(value(loader, "penstock_knob_pinned", ",knob=\"workers\"") == 1);
@@ -168,8 +170,11 @@ static void the_status_is_complete(void **state)
     assert_non_null(status);
     assert_true(number(status, "batches") == 3);
     assert_true(number(status, "budget_used") <= number(status, "budget_bytes"));
-    for (int i = 0; i < PEN_STAGE_COUNT; i++)
-        assert_non_null(json_object_get(json_object_get(status, "stages"), pen_stage_name(i)));
+    for (int i = 0; i < PEN_STAGE_COUNT; i++) {
+        const json_t *stage = json_object_get(json_object_get(status, "stages"), pen_stage_name(i));
+        assert_true(number(stage, "variation") >= 0);
+        assert_true(number(stage, "p99_s") >= number(stage, "p50_s"));
+    }
     json_t *knobs = json_object_get(status, "knobs");
     assert_int_equal(json_object_size(knobs), PEN_KNOB_COUNT);
     assert_true(number(json_object_get(knobs, "workers"), "value") == 1);
