@@ -19,7 +19,7 @@
 
 /* The state vector, all doubles; NaN: this machine does not tell, or nothing happened.
  * X(field, unit, a typical full scale to divide by, what it is).  Stage times are over the last
- * 4 to 8 periods, everything else over the last one. */
+ * 4 to 8 periods, everything else over the last one.  Fields are only ever added at the end. */
 #define PEN_POLICY_STATE(X)                                                                     \
     X(period_s, "s", 0.1, "length of the period")                                               \
     X(wait_share, "share", 1, "of the period, the training loop waited for a batch")            \
@@ -67,7 +67,7 @@
     X(throttled_share, "share", 1, "of scheduling periods, cut short by the quota")             \
     X(memory_available_bytes, "bytes", 1e10, "of the machine, free or easily made free")        \
     X(disk_latency_s, "s", 0.01, "mean of a read request, all disks")                           \
-    X(gpu_busy, "share", 1, "of the first GPU; told only while a log is written")               \
+    X(gpu_busy, "share", 1, "of the visible GPUs, mean; told only while a log is written")      \
     X(ranks, "ranks", 8, "of the training job, this one included")                              \
     X(stored_bytes, "bytes", 1e5, "of a remote sample as it is stored, mean of recent ones")    \
     X(node_cores, "cores", 8, "of storage nodes, used for this loader")                         \
@@ -87,7 +87,15 @@
     X(node_takes_5, "s", 0.01, "of a node's processor that would take")                         \
     X(node_takes_6, "s", 0.01, "of a node's processor that would take")                         \
     X(node_takes_7, "s", 0.01, "of a node's processor that would take")                         \
-    X(node_takes_8, "s", 0.01, "of a node's processor that would take")
+    X(node_takes_8, "s", 0.01, "of a node's processor that would take")                         \
+    X(memory_pressure, "share", 1, "of the period some thread of our group waited for memory")  \
+    X(group_memory_share, "share", 1, "of our group's memory limit, in use, caches included")   \
+    X(disk_bytes_per_s, "bytes/s", 1e9, "read of all disks, by whomever")                       \
+    X(net_bytes_per_s, "bytes/s", 1e9, "received by the machine, loopback left out")            \
+    X(gpu_memory_share, "share", 1, "of the visible GPUs' memory, in use")                      \
+    X(gpu_watts, "W", 300, "drawn by the visible GPUs together")                                \
+    X(package_watts, "W", 100, "drawn by the processors' packages together, mean")              \
+    X(cache_share, "share", 1, "of JPEG files decoded, with an entry of the index")
 
 /* What nodes could do for samples, the best first, is told in so many equal parts. */
 #define PEN_OFFLOAD_SLICES 8

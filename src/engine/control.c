@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -43,6 +44,7 @@ struct pen__control {
     pen_machine *machine; // (2), the newest is machine[period % 2]
     pen_rates *rates;
     bool has_machine; /* an older reading is there */
+    pen__visible gpus;
     pen__facts base, middle, before, now;
 };
 
@@ -58,6 +60,8 @@ int pen__control_create(pen_loader *loader, const char *log_path, pen_error *err
     pthread_cond_init(&c->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     loader->control = c;
+    /* now, in the caller's thread: later ones may write to the environment */
+    pen__visible_parse(&c->gpus, getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"));
     int rc = pen__ledger_open(&c->log, log_path, err);
     if (rc)
         pen__fail_prefix(err, "decision log");
@@ -193,6 +197,8 @@ static void tick(pen_loader *loader, struct pen__control *c)
     pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
                        has_rates ? c->rates : NULL, pen__limit_cores(), loader->opts.batch_size,
                        &state);
+    if (has_rates)
+        pen__observe_gpus(&c->machine[c->period % 2], c->rates, &c->gpus, &state);
     state.ranks = loader->opts.world_size;
     pen__observe_offload(loader, &c->before, &c->now, &state);
     decide(loader, c, &state);

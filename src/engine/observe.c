@@ -351,28 +351,6 @@ static void set_workers(const pen__facts *before, const pen__facts *now, pen_pol
         share((double)(now->memory_wait_ns - before->memory_wait_ns) * 1e-9, seconds * threads);
 }
 
-static void set_machine(const pen_machine *machine, const pen_rates *rates, pen_policy_state *s)
-{
-    const double machine_cores = (double)machine->n_cores;
-    s->process_cores = rates->process_cores;
-    s->machine_busy = rates->cpu.busy;
-    s->other_cores = fmax(rates->cpu.busy * machine_cores - rates->process_cores, 0);
-    if (isnan(rates->cpu.busy) || isnan(rates->process_cores))
-        s->other_cores = NAN; /* fmax drops it */
-    s->steal = rates->cpu.steal;
-    const pen_pressure_rates *group = rates->cgroup.pressure, *all = rates->pressure;
-    s->cpu_pressure = isnan(group[PEN_PRESSURE_CPU].some) ? all[PEN_PRESSURE_CPU].some
-                                                          : group[PEN_PRESSURE_CPU].some;
-    s->io_pressure = isnan(group[PEN_PRESSURE_IO].some) ? all[PEN_PRESSURE_IO].some
-                                                        : group[PEN_PRESSURE_IO].some;
-    s->throttled_share = rates->cgroup.throttled_share;
-    s->memory_available_bytes = machine->memory.available_bytes;
-    s->disk_latency_s = rates->disks.read_latency_s;
-    s->gpu_busy = machine->n_gpus > 0 ? machine->gpus[0].busy : NAN;
-    if (machine->cgroup.cpu_quota_cores > 0 && machine->cgroup.cpu_quota_cores < s->cores)
-        s->cores = machine->cgroup.cpu_quota_cores;
-}
-
 static void set_nothing(pen_policy_state *s)
 {
     int n;
@@ -404,9 +382,12 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
     out->budget_share = share((double)now->budget_used, (double)now->budget_bytes);
     out->slab_share = share((double)now->slab_bytes, (double)now->budget_bytes);
     out->ahead_ratio = ahead_ratio(base, now);
+    const int64_t n_hits = now->cache_hits - before->cache_hits;
+    const int64_t n_misses = now->cache_misses - before->cache_misses;
+    out->cache_share = share((double)n_hits, (double)(n_hits + n_misses));
     out->cores = cores;
     if (machine && rates)
-        set_machine(machine, rates, out);
+        pen__observe_machine(machine, rates, out);
 }
 
 void pen__observe_offload(pen_loader *loader, const pen__facts *before, const pen__facts *now,

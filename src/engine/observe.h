@@ -8,6 +8,7 @@
 
 #include "sched/window.h"
 #include "telemetry/meter.h"
+#include "telemetry/visible.h"
 
 /* Counters of all threads, added up; and some gauges. */
 typedef struct pen__facts {
@@ -35,6 +36,12 @@ int pen__observe(const pen_loader *loader, pen__facts *out);
 void pen__observe_state(const pen__facts *base, const pen__facts *before, const pen__facts *now,
                         const pen_machine *machine, const pen_rates *rates, double cores,
                         double batch_samples, pen_policy_state *out);
+
+/* observe_machine.c: what is known of the machine and our group; and of the visible GPUs, which
+ * stay NaN where it is not certain which those are.  Pure. */
+void pen__observe_machine(const pen_machine *machine, const pen_rates *rates, pen_policy_state *s);
+void pen__observe_gpus(const pen_machine *machine, const pen_rates *rates,
+                       const pen__visible *visible, pen_policy_state *s);
 
 /* Leave a mark for the verdict, if it has been a second.  From the thread that takes batches. */
 void pen__observe_mark(pen_loader *loader);
