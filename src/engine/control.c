@@ -193,10 +193,12 @@ static void tick(pen_loader *loader, struct pen__control *c)
     read_machine(c);
     pen__observe(loader, &c->now);
     pen_policy_state state;
+    const int cores = pen__limit_cores();
+    if (atomic_load(&loader->shares.is_on))
+        pen__shares_limit(&loader->shares, cores);
     const bool has_rates = had_machine && c->has_machine;
     pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
-                       has_rates ? c->rates : NULL, pen__limit_cores(), loader->opts.batch_size,
-                       &state);
+                       has_rates ? c->rates : NULL, cores, loader->opts.batch_size, &state);
     if (has_rates)
         pen__observe_gpus(&c->machine[c->period % 2], c->rates, &c->gpus, &state);
     state.ranks = loader->opts.world_size;

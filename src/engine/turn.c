@@ -158,11 +158,14 @@ static int want_readers(pen_loader *loader, int n)
     return got < n ? got : n;
 }
 
+/* A permit for each core that there is now: a quota may have come since the loader was made. */
 static void want_shares(pen_loader *loader, const double *value)
 {
-    double weight[PEN__SHARE_STAGES];
+    double weight[PEN__SHARE_STAGES], sum = 0;
     for (int i = 0; i < PEN__SHARE_STAGES; i++)
-        weight[i] = value[share_knobs[i]];
+        sum += weight[i] = value[share_knobs[i]];
+    if (sum > 0)
+        pen__shares_limit(&loader->shares, pen__limit_cores());
     if (memcmp(loader->shares.weight, weight, sizeof weight) != 0 || !loader->shares.is_on)
         pen__shares_set(&loader->shares, weight);
 }

@@ -23,6 +23,14 @@ void pen__shares_fini(pen__shares *shares)
     pthread_mutex_destroy(&shares->lock);
 }
 
+void pen__shares_limit(pen__shares *shares, int n_permits)
+{
+    pthread_mutex_lock(&shares->lock);
+    shares->n_permits = n_permits < 1 ? 1 : n_permits;
+    pthread_cond_broadcast(&shares->freed);
+    pthread_mutex_unlock(&shares->lock);
+}
+
 void pen__shares_set(pen__shares *shares, const double weight[PEN__SHARE_STAGES])
 {
     double sum = 0;

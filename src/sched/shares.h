@@ -31,6 +31,8 @@ typedef struct pen__shares {
 
 void pen__shares_init(pen__shares *shares, int n_permits);
 void pen__shares_fini(pen__shares *shares);
+/* So many permits from now on; what is held above that is given back at the next border. */
+void pen__shares_limit(pen__shares *shares, int n_permits);
 /* Weights of at least 0; all 0 switches it off. */
 void pen__shares_set(pen__shares *shares, const double weight[PEN__SHARE_STAGES]);
 

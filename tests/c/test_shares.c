@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "sched/gate.h"
@@ -130,6 +131,101 @@ static void the_stage_that_had_least_for_its_weight_is_next(void **state)
     }
 }
 
+/* A race with one permit, in which time is what the holder says it was.  Whoever holds it waits
+ * until all others ask, so who is next follows from weights and times alone. */
+typedef struct race {
+    pen__shares shares;
+    _Atomic int n_alive;
+    int left;          /* turns; the holder's, as is the rest */
+    double cost_ns[4]; /* of a turn of each stage */
+    double ns[4];      /* that each has had */
+} race;
+
+static int n_waiting_all(pen__shares *s)
+{
+    int n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < PEN__SHARE_STAGES; i++)
+        n += s->n_waiting[i];
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static void take_turns(void *ctx, int index)
+{
+    race *r = ctx;
+    const int stage = index / 2; /* two threads a stage */
+    for (bool goes_on = true; goes_on;) {
+        assert_true(pen__shares_enter(&r->shares, stage));
+        while (n_waiting_all(&r->shares) < atomic_load(&r->n_alive) - 1)
+            sched_yield();
+        goes_on = r->left > 0;
+        r->left -= goes_on;
+        r->ns[stage] += goes_on ? r->cost_ns[stage] : 0;
+        if (!goes_on)
+            atomic_fetch_sub(&r->n_alive, 1);
+        pen__shares_leave(&r->shares, stage, goes_on ? (int64_t)r->cost_ns[stage] : 0);
+    }
+}
+
+/* What each of the first stages had of the time, after turns that take as long as they take. */
+static void run_race(const double weight[4], int n_stages, int n_turns, double share[4])
+{
+    race r = {.n_alive = 2 * n_stages, .left = n_turns, .cost_ns = {1e6, 7e6, 3e6, 2e6}};
+    pen__shares_init(&r.shares, 1);
+    pen__shares_set(&r.shares, weight);
+    pen__pool *pool;
+    assert_int_equal(pen__pool_start(&pool, 2 * n_stages, take_turns, &r), 0);
+    pen__pool_join(pool);
+    const double all = r.ns[0] + r.ns[1] + r.ns[2] + r.ns[3];
+    for (int i = 0; i < 4; i++)
+        share[i] = r.ns[i] / all;
+    pen__shares_fini(&r.shares);
+}
+
+/* Seconds of it, so that what was used has been halved many times on the way. */
+static void in_the_long_run_time_is_shared_as_weights_are(void **state)
+{
+    (void)state;
+    static const double weights[][4] = {
+        {0.25, 0.25, 0.25, 0.25}, {0.1, 0.2, 0.3, 0.4}, {0.85, 0.05, 0.05, 0.05}};
+    for (size_t w = 0; w < sizeof weights / sizeof weights[0]; w++) {
+        double share[4];
+        run_race(weights[w], 4, 3000, share);
+        for (int i = 0; i < 4; i++)
+            if (share[i] < weights[w][i] - 0.01 || share[i] > weights[w][i] + 0.01)
+                fail_msg("stage %d had %.3f instead of %.3f", i, share[i], weights[w][i]);
+    }
+}
+
+/* A share of nothing is not nothing: samples pass through all stages. */
+static void a_stage_without_a_share_gets_on(void **state)
+{
+    (void)state;
+    static const double all_to_one[4] = {1, 0, 0, 0};
+    double share[4];
+    run_race(all_to_one, 2, 10000, share);
+    assert_true(share[1] > 0 && share[1] < 0.01);
+}
+
+/* Both directions, while permits are held: none is lost and none is left over. */
+static void permits_may_change_while_they_are_held(void **state)
+{
+    (void)state;
+    contest c = {.left = 50000};
+    pen__shares_init(&c.shares, 3);
+    pen__shares_set(&c.shares, even);
+    pen__pool *pool;
+    assert_int_equal(pen__pool_start(&pool, 6, compete, &c), 0);
+    for (int i = 0; atomic_load(&c.left) > 0; i++)
+        pen__shares_limit(&c.shares, i % 4); /* 0 is 1 */
+    pen__pool_join(pool);
+    assert_true(c.most <= 3);
+    assert_int_equal(c.turns[0] + c.turns[1], 50000);
+    assert_int_equal(c.shares.n_held, 0);
+    pen__shares_fini(&c.shares);
+}
+
 typedef struct room {
     pen__gate gate;
     _Atomic int n_inside, most, left, limit_now;
@@ -187,6 +283,9 @@ int main(void)
         cmocka_unit_test(permits_are_as_many_as_cores),
         cmocka_unit_test(a_stage_alone_has_all_the_time),
         cmocka_unit_test(the_stage_that_had_least_for_its_weight_is_next),
+        cmocka_unit_test(in_the_long_run_time_is_shared_as_weights_are),
+        cmocka_unit_test(a_stage_without_a_share_gets_on),
+        cmocka_unit_test(permits_may_change_while_they_are_held),
         cmocka_unit_test(a_gate_lets_so_many_in),
         cmocka_unit_test(a_gate_may_change_while_people_pass),
     };
