@@ -1,4 +1,4 @@
-/* kernels.h - recorded machines of tests/c/procfs, unpacked into the test's folder. */
+/* kernels.h - the machines of tests/c/procfs, unpacked into the test's folder. */
 #ifndef PEN_TESTS_KERNELS_H
 #define PEN_TESTS_KERNELS_H
 

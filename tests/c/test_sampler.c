@@ -90,6 +90,65 @@ static void kernel_6_8_claims_no_full_pressure_of_the_cpu(void **state)
     assert_int_equal(machine.net.n_interfaces, 2);
 }
 
+/* The one that was not invented: a virtual machine with v1 groups and an empty v2 beside them. */
+static void kernel_6_18_says_what_was_recorded(void **state)
+{
+    (void)state;
+    read_kernel("linux-6.18.txt");
+    assert_int_equal(machine.n_cores, 2);
+    assert_is(machine.cpu.busy_s, (248289 + 36508 + 421) * tick_s);
+    assert_is(machine.cpu.idle_s, 72998 * tick_s);
+    assert_is(machine.cpu.iowait_s, 944 * tick_s);
+    assert_is(machine.cpu.steal_s, 962 * tick_s);
+    assert_is(machine.cores[1].busy_s, (133532 + 18633 + 277) * tick_s);
+    assert_is(machine.process.rss_bytes, 3387 * page);
+    assert_is(machine.process.threads, 1);
+    assert_is(machine.process.major_faults, 0);
+    assert_is(machine.memory.total_bytes, 24684100.0 * 1024);
+    assert_is(machine.memory.free_bytes, 21456392.0 * 1024);
+    assert_is(machine.memory.available_bytes, 24003080.0 * 1024);
+    assert_is(machine.memory.cached_bytes, 2489584.0 * 1024);
+    assert_is(machine.memory.swap_total_bytes, 0);
+    assert_is(machine.pressure[PEN_PRESSURE_CPU].some_avg10, 0.5552);
+    assert_is(machine.pressure[PEN_PRESSURE_CPU].some_s, 614.280792);
+    assert_unavailable(machine.pressure[PEN_PRESSURE_CPU].full_s);
+    assert_is(machine.pressure[PEN_PRESSURE_IO].full_s, 6.483151);
+    assert_unavailable(machine.package_j);
+}
+
+static void groups_of_6_18_are_not_limited(void **state)
+{
+    (void)state;
+    read_kernel("linux-6.18.txt");
+    assert_is(machine.cgroup.cpu_quota_cores, INFINITY);
+    assert_is(machine.cgroup.memory_limit_bytes, INFINITY);
+    assert_is(machine.cgroup.cpu_periods, 0);
+    assert_is(machine.cgroup.memory_used_bytes, 17252352); /* of our own: none is tighter */
+    assert_is(machine.cgroup.memory_file_bytes, 1323008 + 2232320);
+    assert_is(machine.cgroup.memory_limit_events, 0);
+    for (int i = 0; i < PEN_PRESSURE_COUNT; i++) /* v2's root, which is the machine */
+        assert_unavailable(machine.cgroup.pressure[i].some_s);
+}
+
+static void devices_of_6_18_are_a_disk_and_an_interface(void **state)
+{
+    (void)state;
+    read_kernel("linux-6.18.txt");
+    assert_int_equal(machine.disks.n_disks, 1); /* eight loops and a zram are none */
+    assert_is(machine.disks.reads, 95005);
+    assert_is(machine.disks.read_bytes, 9126458.0 * 512);
+    assert_is(machine.disks.read_s, 96.985);
+    assert_is(machine.disks.writes, 38986);
+    assert_is(machine.disks.write_bytes, 17655136.0 * 512);
+    assert_is(machine.disks.busy_s, 22.376);
+    assert_is(machine.disks.queue_s, 207.853);
+    assert_is(machine.disks.in_flight, 0);
+    assert_int_equal(machine.net.n_interfaces, 1); /* without the two that are virtual */
+    assert_is(machine.net.rx_bytes, 700896698);
+    assert_is(machine.net.tx_packets, 11041);
+    assert_is(machine.loopback.rx_bytes, 18573980025.0);
+}
+
 static void a_machine_that_tells_nothing_is_unavailable_throughout(void **state)
 {
     (void)state;
@@ -267,6 +326,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(kernel_4_15_in_a_container, set_up, tree_teardown),
         cmocka_unit_test_setup_teardown(kernel_5_10_has_pressure_and_energy, set_up, tree_teardown),
         cmocka_unit_test_setup_teardown(kernel_6_8_claims_no_full_pressure_of_the_cpu, set_up,
+                                        tree_teardown),
+        cmocka_unit_test_setup_teardown(kernel_6_18_says_what_was_recorded, set_up, tree_teardown),
+        cmocka_unit_test_setup_teardown(groups_of_6_18_are_not_limited, set_up, tree_teardown),
+        cmocka_unit_test_setup_teardown(devices_of_6_18_are_a_disk_and_an_interface, set_up,
                                         tree_teardown),
         cmocka_unit_test_setup_teardown(a_machine_that_tells_nothing_is_unavailable_throughout,
                                         set_up, tree_teardown),
