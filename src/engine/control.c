@@ -24,6 +24,9 @@
 #include "telemetry/limits.h"
 
 enum { GENERATION = 4 };
+/* How old the number of cores may be: asking opens files of every control group above us, which
+ * takes two thirds of what a reading of the whole machine does. */
+static const int64_t cores_ns = 400000000;
 
 struct pen__control {
     pthread_mutex_t lock; /* guards all up to the blank line */
@@ -45,6 +48,8 @@ struct pen__control {
     pen_rates *rates;
     bool has_machine; /* an older reading is there */
     pen__visible gpus;
+    int cores;             /* that this process may use */
+    int64_t cores_read_ns; /* when that was asked; 0: never */
     pen__facts base, middle, before, now;
 };
 
@@ -185,6 +190,17 @@ static void decide(pen_loader *loader, struct pen__control *c, const pen_policy_
     write_log(c, &decision);
 }
 
+/* Affinity and quota may change at any time, and permits with them. */
+static void look_at_cores(pen_loader *loader, struct pen__control *c)
+{
+    if (c->cores_read_ns && c->now.time_ns - c->cores_read_ns < cores_ns)
+        return;
+    c->cores_read_ns = c->now.time_ns;
+    c->cores = pen__limit_cores();
+    if (atomic_load(&loader->shares.is_on))
+        pen__shares_limit(&loader->shares, c->cores);
+}
+
 /* One period is over. */
 static void tick(pen_loader *loader, struct pen__control *c)
 {
@@ -193,12 +209,10 @@ static void tick(pen_loader *loader, struct pen__control *c)
     read_machine(c);
     pen__observe(loader, &c->now);
     pen_policy_state state;
-    const int cores = pen__limit_cores();
-    if (atomic_load(&loader->shares.is_on))
-        pen__shares_limit(&loader->shares, cores);
+    look_at_cores(loader, c);
     const bool has_rates = had_machine && c->has_machine;
     pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
-                       has_rates ? c->rates : NULL, cores, loader->opts.batch_size, &state);
+                       has_rates ? c->rates : NULL, c->cores, loader->opts.batch_size, &state);
     if (has_rates)
         pen__observe_gpus(&c->machine[c->period % 2], c->rates, &c->gpus, &state);
     state.ranks = loader->opts.world_size;
