@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -35,7 +36,8 @@ static void make_plain(void)
 }
 
 /* The thread's locale, for the time being, is that of C: what is written here is read by
- * programs, and the user's may write 0,5 for 0.5.  0 if there is no memory for it. */
+ * programs, what is read is written by them, and the user's may have 0,5 for 0.5.  0 if there is no
+ * memory for it. */
 static locale_t enter_plain(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -61,6 +63,17 @@ void pen__text_add(pen__text *text, const char *fmt, ...)
     }
     va_end(again);
     uselocale(before);
+}
+
+double pen__text_number(const char *text, char **end)
+{
+    const locale_t before = enter_plain();
+    *end = (char *)(uintptr_t)text;
+    if (!before)
+        return 0;
+    const double number = strtod(text, end);
+    uselocale(before);
+    return number;
 }
 
 /* Length of the valid UTF-8 sequence at p, 0 if there is none. */

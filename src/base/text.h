@@ -1,4 +1,4 @@
-/* text.h - a string that grows, and JSON written into it. */
+/* text.h - a string that grows, JSON written into it; numbers read. */
 #ifndef PEN_BASE_TEXT_H
 #define PEN_BASE_TEXT_H
 
@@ -17,6 +17,8 @@ typedef struct pen__text {
 void pen__text_add(pen__text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A quoted JSON string; bytes that are no valid UTF-8 become U+FFFD. */
 void pen__text_add_json(pen__text *text, const char *bytes, size_t len);
+/* As strtod in the C locale, whatever the program's is; *end is `text` where no number begins. */
+double pen__text_number(const char *text, char **end);
 void pen__text_fini(pen__text *text);
 
 #endif

@@ -13,6 +13,7 @@
 #include <penstock/knobs.h>
 
 #include "base/fail.h"
+#include "base/text.h"
 #include "engine/loader_impl.h"
 #include "engine/views.h"
 
@@ -36,7 +37,7 @@ static int read_knob(wish *w, const char *name, const char *value)
         return 0;
     }
     char *end;
-    const double number = strtod(value, &end);
+    const double number = pen__text_number(value, &end);
     if (end == value || *end || !isfinite(number))
         return pen__fail(w->err, PEN_EINVAL, -1, "%s takes a number or auto, not '%.32s'", name,
                          value);

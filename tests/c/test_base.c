@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "commas.h"
 
 /* Known answers published with the Philox paper's reference library. */
 static void philox_gives_the_known_answers(void **state)
@@ -201,6 +202,31 @@ static void json_strings_are_escaped_and_valid(void **state)
     pen__text_fini(&text);
 }
 
+static void numbers_are_read_whatever_the_locale_is(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+        size_t len;
+    } cases[] = {{"0.5", 0.5, 3}, {"12", 12, 2},        {"1e3", 1000, 3}, {"-0.25x", -0.25, 5},
+                 {"0,5", 0, 1},   {"2.5&io=1", 2.5, 3}, {"", 0, 0},       {"auto", 0, 0}};
+    for (int has_commas = 0; has_commas < 2; has_commas++) {
+        if (has_commas && !use_commas())
+            skip();
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            char *end;
+            const double value = pen__text_number(cases[i].text, &end);
+            assert_true(value == cases[i].value);
+            assert_int_equal(end - cases[i].text, cases[i].len);
+        }
+        char here[16];
+        snprintf(here, sizeof here, "%.1f", 0.5); /* the program keeps its own */
+        setlocale(LC_ALL, "C");
+        assert_string_equal(here, has_commas ? "0,5" : "0.5");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +241,7 @@ int main(void)
         cmocka_unit_test(the_nth_allocation_fails_once),
         cmocka_unit_test(a_reason_gets_a_prefix_and_never_overflows),
         cmocka_unit_test(json_strings_are_escaped_and_valid),
+        cmocka_unit_test(numbers_are_read_whatever_the_locale_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "commas.h"
 #include "engine/loader_impl.h"
 #include "loading.h"
 #include "openmetrics.h"
@@ -589,6 +590,26 @@ static void knobs_are_turned_by_the_local_socket_only(void **state)
     pen_loader_free(loader);
 }
 
+/* What programs write is read as they write it, whatever the training script's locale is. */
+static void a_fraction_is_read_in_a_locale_with_commas(void **state)
+{
+    (void)state;
+    bool is_pinned;
+    pen_loader *loader = served("127.0.0.1:0");
+    uint64_t hash = 0;
+    take(loader, 2, &hash);
+    const bool has_commas = use_commas();
+    const int status =
+        ask(connect_locally(getpid()),
+            "PUT /knobs?share_decode=0.75&share_augment=0.25&share_transfer=0 HTTP/1.0");
+    setlocale(LC_ALL, "C");
+    assert_int_equal(status, 200);
+    assert_true(knob_of(loader, PEN_KNOB_SHARE_DECODE, &is_pinned) == 0.75);
+    pen_loader_free(loader);
+    if (!has_commas)
+        skip(); /* it has been asked in another locale only */
+}
+
 static void wishes_that_cannot_be_met_turn_nothing(void **state)
 {
     (void)state;
@@ -638,6 +659,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(metrics_and_status_are_served),
         cmocka_unit_test(knobs_are_turned_by_the_local_socket_only),
+        cmocka_unit_test(a_fraction_is_read_in_a_locale_with_commas),
         cmocka_unit_test(wishes_that_cannot_be_met_turn_nothing),
         cmocka_unit_test(strange_host_names_are_refused),
         cmocka_unit_test(loaders_share_an_address_until_the_last_leaves),
