@@ -4,7 +4,7 @@
  *     pen_loader_get_pipeline_stats(loader, &now);
  *
  * Times of a stage are those of single samples (of whole batches, where it says so), from
- * histograms whose buckets are a quarter of an octave wide.  Counters run since creation.
+ * histograms with four buckets a factor of two.  Counters run since creation.
  * Fields are only ever added at the end; struct_size says how much the caller knows.
  */
 #ifndef PENSTOCK_STATS_H
