@@ -144,6 +144,7 @@ static int set_up(pen_node *node, const pen_node_opts *opts, pen_error *err)
         return rc;
     if (node->opts.cpus == 0)
         node->opts.cpus = pen__limit_cores();
+    node->quota_cpus = pen__limit_quota();
     if (copy_text(&node->token, node->opts.token) ||
         copy_text(&node->tls_cert, node->opts.tls_cert) ||
         copy_text(&node->tls_key, node->opts.tls_key) ||

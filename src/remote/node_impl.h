@@ -258,6 +258,7 @@ struct pen_node {
     pen__place place;
     char address[PEN__PLACE_TEXT];
     bool is_loopback;
+    double quota_cpus;   /* that this process may use at all; may be less than one */
     pen__served *served; /* fixed once it runs */
     int n_served;
 
@@ -310,6 +311,7 @@ void *pen__head_count_arguments(void *ctx, const char *uri, struct MHD_Connectio
 
 /* Under the lock: it is a request of a job. */
 void pen__work_join(pen_node *node, pen__exchange *exchange);
+/* What there is to share out: no more than the system lets us have. */
 pen__share_limits pen__work_limits(const pen_node *node);
 /* Under the lock: let threads work for it. */
 void pen__work_enqueue(pen_node *node, pen__exchange *exchange);

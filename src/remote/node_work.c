@@ -8,6 +8,7 @@
  * memory for what comes next.  That is taken before a thread begins, so that answers which nobody
  * reads hold a known number of bytes, and no thread.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -51,7 +52,7 @@ void pen__work_join(pen_node *node, pen__exchange *x)
 
 pen__share_limits pen__work_limits(const pen_node *node)
 {
-    return (pen__share_limits){node->opts.cpus, node->opts.cpus_per_client};
+    return (pen__share_limits){fmin(node->opts.cpus, node->quota_cpus), node->opts.cpus_per_client};
 }
 
 void pen__work_enqueue(pen_node *node, pen__exchange *exchange)

@@ -63,7 +63,7 @@ static void visit_cpu(const char *root, const char *dir, void *ctx)
     *least = fmin(*least, fmin(v1, v2)); /* NaN, "not told", loses */
 }
 
-int pen__limit_cores_at(const char *root)
+double pen__limit_quota_at(const char *root)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -71,7 +71,18 @@ int pen__limit_cores_at(const char *root)
                                                             : (int)sysconf(_SC_NPROCESSORS_ONLN);
     double least = cores < 1 ? 1 : cores;
     pen__cgroup_walk(root, "cpu", visit_cpu, &least);
-    return least < 1 ? 1 : (int)ceil(least);
+    return least;
+}
+
+double pen__limit_quota(void)
+{
+    return pen__limit_quota_at("");
+}
+
+int pen__limit_cores_at(const char *root)
+{
+    const double quota = pen__limit_quota_at(root);
+    return quota < 1 ? 1 : (int)ceil(quota);
 }
 
 int pen__limit_cores(void)

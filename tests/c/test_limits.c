@@ -1,6 +1,7 @@
 /* test_limits.c - memory and core limits from files as kernels write them. */
 #include "testing.h"
 
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,6 +59,17 @@ static void v2_takes_the_tightest_group_on_the_way_up(void **state)
     assert_int_equal(pen__limit_cores_at(root), 1);
 }
 
+static void a_quota_may_be_a_part_of_a_core(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/pods/one\n");
+    put("/sys/fs/cgroup/pods/one/cpu.max", "10000 100000\n");
+    assert_true(fabs(pen__limit_quota_at(root) - 0.1) < 1e-9);
+    assert_int_equal(pen__limit_cores_at(root), 1);
+    put("/sys/fs/cgroup/pods/one/cpu.max", "max 100000\n");
+    assert_true(pen__limit_quota_at(root) == pen__limit_cores_at(root));
+}
+
 static void v1_has_a_mount_a_controller(void **state)
 {
     (void)state;
@@ -96,6 +108,7 @@ int main(void)
                                         remove_root),
         cmocka_unit_test_setup_teardown(v2_takes_the_tightest_group_on_the_way_up, make_root,
                                         remove_root),
+        cmocka_unit_test_setup_teardown(a_quota_may_be_a_part_of_a_core, make_root, remove_root),
         cmocka_unit_test_setup_teardown(v1_has_a_mount_a_controller, make_root, remove_root),
         cmocka_unit_test_setup_teardown(nonsense_is_ignored, make_root, remove_root),
         cmocka_unit_test(this_machine_has_limits_too),

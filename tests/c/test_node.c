@@ -2,7 +2,9 @@
 #include "testing.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <zstd.h>
 
@@ -13,6 +15,7 @@
 #include "engine/parcel.h"
 #include "openmetrics.h"
 #include "pictures.h"
+#include "telemetry/limits.h"
 #include "wire.h"
 
 enum { N_PICTURES = 23, ANSWER_CAP = 1 << 22 };
@@ -439,7 +442,7 @@ static void jobs_are_told_what_they_may_use_and_all_are_served(void **state)
     const char *hash = pen_pipeline_hash(pipe);
     assert_int_equal(put(port, hash, pen_pipeline_describe(pipe)), 201);
     assert_int_equal(post(port, NULL, "[[0,0,0,0,1]]"), 200);
-    assert_true(told_cores() == 1); /* nobody else is there */
+    assert_true(fabs(told_cores() - fmin(1, pen__limit_quota())) < 0.0011); /* nobody else asks */
     int fds[N_JOBS];
     for (int i = 0; i < N_JOBS; i++) {
         char job[8];
@@ -463,6 +466,26 @@ static void jobs_are_told_what_they_may_use_and_all_are_served(void **state)
     assert_true(fair > 0 && worth > 0);
     assert_true(om_value(&om, "penstock_node_active_jobs") <= N_JOBS + 1);
     pen_pipeline_unref(pipe);
+    pen_node_free(node);
+}
+
+/* However many threads it was told to run; a quota of a cgroup would do the same. */
+static void nobody_is_promised_more_than_the_system_gives(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    CPU_ZERO(&one);
+    for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all))
+            CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    pen_node_opts opts = plain();
+    opts.cpus = 4;
+    pen_node *node = start(&opts);
+    sched_setaffinity(0, sizeof all, &all);
+    assert_int_equal(post(port_of(node), NULL, "[[0,0,0,0,1]]"), 200);
+    assert_true(told_cores() > 0 && told_cores() <= 1);
     pen_node_free(node);
 }
 
@@ -807,6 +830,7 @@ int main(void)
         cmocka_unit_test(raw_parcels_hold_the_files),
         cmocka_unit_test(pipelines_are_put_and_parcels_packed),
         cmocka_unit_test(jobs_are_told_what_they_may_use_and_all_are_served),
+        cmocka_unit_test(nobody_is_promised_more_than_the_system_gives),
         cmocka_unit_test(wrong_orders_are_refused_as_a_whole),
         cmocka_unit_test(a_token_is_wanted_where_there_is_one),
         cmocka_unit_test(strange_hosts_are_refused_on_loopback),
