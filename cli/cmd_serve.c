@@ -36,7 +36,7 @@ static const char help[] =
     "  --idle SECONDS         a connection without a request is closed (default 60)\n"
     "  --slow SECONDS         so is one that does not take the next piece (default 30)\n"
     "  --item-timeout SECONDS a sample that waits longer for a thread fails, one that takes\n"
-    "                         longer to pack goes out in the smallest form found (default 20)\n\n"
+    "                         longer to pack goes out in the smallest form found (default 4)\n\n"
     "SIGTERM and Ctrl-C end it; what is under way gets a second.\n"
     "docs/protocol.md has what it speaks, docs/near-storage.md how to deploy it.\n";
 

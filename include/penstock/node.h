@@ -48,7 +48,8 @@ typedef struct pen_node_opts {
     double idle_s;          /* a connection may be without a request, or take to send one */
     double slow_s;          /* a client may take to accept the next piece of an answer */
     double item_s;          /* a sample may wait for a thread: then it is an error, to try again;
-                               and take it: then the smallest form found by then goes out */
+                               and take it: then the smallest form found by then goes out.
+                               Clients take 10 s without a byte for a fault: stay below half */
 } pen_node_opts;
 
 PEN_API void pen_node_opts_init(pen_node_opts *opts);

@@ -41,7 +41,7 @@ void pen_node_opts_init(pen_node_opts *opts)
         .cpus_per_client = 0,
         .idle_s = 60,
         .slow_s = 30,
-        .item_s = 20,
+        .item_s = 4, /* waiting and packing together below what clients take for a stall, 10 s */
     };
 }
 

@@ -15,6 +15,7 @@
 #include "engine/parcel.h"
 #include "openmetrics.h"
 #include "pictures.h"
+#include "remote/remote_http.h"
 #include "telemetry/limits.h"
 #include "wire.h"
 
@@ -605,6 +606,19 @@ static void too_many_requests_a_second_are_told_so(void **state)
     pen_node_free(node);
 }
 
+/* Waiting for a thread and being packed: its frame comes before anybody takes it for a stall. */
+static void a_node_speaks_before_its_clients_give_up(void **state)
+{
+    (void)state;
+    pen_node_opts opts;
+    pen__http http;
+    pen_node_opts_init(&opts);
+    unsetenv("PENSTOCK_REMOTE_TIMEOUT");
+    assert_int_equal(pen__http_init(&http, NULL), 0);
+    assert_true(2.2 * opts.item_s * 1e9 < (double)http.stall_ns);
+    pen__http_fini(&http);
+}
+
 static void a_client_that_has_used_its_cpu_time_gets_files(void **state)
 {
     (void)state;
@@ -836,6 +850,7 @@ int main(void)
         cmocka_unit_test(strange_hosts_are_refused_on_loopback),
         cmocka_unit_test(what_makes_no_sense_is_refused_at_once),
         cmocka_unit_test(too_many_requests_a_second_are_told_so),
+        cmocka_unit_test(a_node_speaks_before_its_clients_give_up),
         cmocka_unit_test(a_client_that_has_used_its_cpu_time_gets_files),
         cmocka_unit_test(slow_and_idle_clients_are_cut_off_and_hold_up_nobody),
         cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),

@@ -47,7 +47,8 @@ def close(peers: list[socket.socket]) -> None:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_samples_that_nobody_reads_stay_within_memory(tmp_path: Path, method: str) -> None:
     root = large(tmp_path / "data", 8_000_000)
-    with serving(root, "--memory", "40MiB", "--slow", 0.3, "--cpus", 1) as node:
+    limits = ["--memory", "40MiB", "--slow", 0.3, "--item-timeout", 60]  # all get their turn
+    with serving(root, *limits, "--cpus", 1) as node:
         if method == "GET":
             data = request("GET", "/v1/data/data/samples/0")
         else:
