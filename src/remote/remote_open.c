@@ -4,22 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "remote/remote_blame.h"
 #include "remote/remote_part.h"
 #include "telemetry/limits.h"
 
 enum {
-    FIRST_PAUSE_MS = 50,
     MAX_PAUSE_MS = 1000,
     SLICE_MS = 10,
     MEMORY_PART = 4, /* of the memory there is, the most that manifests take */
     /* A server that comes back describes itself in about as many bytes as it, or another, did. */
     SPARE_DESCRIPTION = 4096,
 };
+
+static const int64_t ms_ns = 1000000;
 
 typedef struct opening {
     pen__route *route;
@@ -29,6 +32,7 @@ typedef struct opening {
     pen__text body;
     int64_t done, total; /* samples */
     int64_t left_bytes;  /* of memory, for manifests */
+    pen__rng dice;       /* for pauses; no part of any stream */
 } opening;
 
 static int cancelled(pen_error *err)
@@ -81,26 +85,34 @@ static int wait_ms(const opening *o, int64_t ms, pen_error *err)
     return 0;
 }
 
+/* How long to wait before try number n_tries + 1. */
+static int64_t pause_of(opening *o, int n_tries, const pen__http_answer *answer)
+{
+    const uint32_t chance = pen__rng_u32(&o->dice);
+    const int64_t ns = answer->again_ns >= 0 ? pen__patience_ns(answer->again_ns, chance)
+                                             : pen__pause_ns(n_tries, MAX_PAUSE_MS * ms_ns, chance);
+    return ns / ms_ns;
+}
+
 /* Ask until an answer comes or time is up; a server that asks for patience gets it even where
  * others are not waited for. */
 static int ask_patiently(opening *o, int server, const char *tail, size_t max_bytes,
                          bool waits_for_all, pen_error *err)
 {
-    int64_t began = pen__now_ns(), pause_ms = FIRST_PAUSE_MS;
-    for (;;) {
+    const int64_t began = pen__now_ns();
+    for (int n_tries = 1;; n_tries++) {
         pen__http_answer answer;
         int rc = ask(o, server, tail, max_bytes, &answer);
         if (rc == 0)
             return 0;
         bool is_busy = answer.status == 429 || answer.status == 503;
-        int64_t ms = answer.again_ns >= 0 ? answer.again_ns / 1000000 : pause_ms;
-        bool is_late = pen__now_ns() - began + ms * 1000000 > o->http->timeout_ns;
+        const int64_t ms = pause_of(o, n_tries, &answer);
+        bool is_late = pen__now_ns() - began + ms * ms_ns > o->http->timeout_ns;
         if (!may_change(rc, &answer) || !(waits_for_all || is_busy) || is_late)
             return explain(o, server, rc, &answer, err);
         rc = wait_ms(o, ms, err);
         if (rc)
             return rc;
-        pause_ms = pause_ms * 2 < MAX_PAUSE_MS ? pause_ms * 2 : MAX_PAUSE_MS;
     }
 }
 
@@ -241,6 +253,9 @@ int pen__remote_fill(pen_dataset *ds, pen__route *route, const pen__http *http,
     int n = route->url.n_shards;
     opening o = {.route = route, .http = http, .opts = opts, .easy = curl_easy_init()};
     o.left_bytes = pen__limit_memory() / MEMORY_PART;
+    pen__rng_init(&o.dice,
+                  (uint64_t)pen__now_ns() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&o,
+                  PEN__RNG_OP, 0, 0, 0, 0);
     pen__part *parts = pen__calloc((size_t)n, sizeof *parts);
     int rc = o.easy && parts ? fill_parts(&o, parts, err)
                              : pen__fail(err, PEN_ENOMEM, -1, "out of memory");

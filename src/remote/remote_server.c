@@ -23,30 +23,40 @@ static int64_t doubled(int64_t ns, int n_tries, int64_t longest_ns)
     return ns < longest_ns ? ns : longest_ns;
 }
 
-int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance)
+/* Any part of it, each as likely. */
+static int64_t part_of(int64_t ns, uint32_t chance)
 {
-    int64_t longest = doubled(FIRST_PAUSE_MS * ms_ns, n_tries, max_pause_ns);
-    return (int64_t)((double)longest * ((double)chance / 4294967296.0));
+    return (int64_t)((double)ns * ((double)chance / 4294967296.0));
 }
 
-/* Jitter is in the time at which it failed. */
-static int64_t rest_ns(int n_faults, int64_t took_ns)
+int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance)
+{
+    return part_of(doubled(FIRST_PAUSE_MS * ms_ns, n_tries, max_pause_ns), chance);
+}
+
+int64_t pen__patience_ns(int64_t asked_ns, uint32_t chance)
+{
+    return asked_ns + part_of(asked_ns, chance);
+}
+
+/* A server that dies fails all of its clients at one moment. */
+static int64_t rest_ns(int n_faults, int64_t took_ns, uint32_t chance)
 {
     int64_t first = REST_FACTOR * took_ns;
     if (first < FIRST_REST_MS * ms_ns)
         first = FIRST_REST_MS * ms_ns;
-    return doubled(first, n_faults, MAX_REST_MS * ms_ns);
+    return part_of(doubled(first, n_faults, MAX_REST_MS * ms_ns), chance);
 }
 
 void pen__server_failed(pen__server *server, const pen__fault *fault)
 {
-    int64_t pause = fault->again_ns, rest = fault->again_ns;
+    int64_t pause = pen__patience_ns(fault->again_ns, fault->chance), rest = pause;
     if (fault->again_ns < 0) { /* it may come back with other data, or as another version */
         server->is_checked = false;
         server->n_noted = 0;
         server->n_faults++;
         pause = pen__pause_ns(server->n_faults, fault->max_pause_ns, fault->chance);
-        rest = rest_ns(server->n_faults, fault->took_ns);
+        rest = rest_ns(server->n_faults, fault->took_ns, fault->chance);
     }
     server->aside_until_ns = fault->now_ns + pause;
     server->rest_until_ns = fault->now_ns + rest;

@@ -2,12 +2,14 @@
  *
  * A server that failed is put aside for a random part of a time that doubles with each failure in
  * a row (full jitter, so that many clients do not come back at the same moment), or for as long as
- * it asked for.  One that failed is then asked what it holds before it is trusted with samples: it
- * may have been started over other data.  After that it gets one sample at a time until one came.
+ * it asked for and a random part of that again.  One that failed is then asked what it holds before
+ * it is trusted with samples: it may have been started over other data.  After that it gets one
+ * sample at a time until one came.
  *
- * Where others of the shard do their work, one that failed rests much longer than that: four times
- * what the failure cost, and twice as long each time.  So a server that fails at whatever it is
- * asked, or brings bytes far too slowly, costs next to nothing, and is found out to be well again.
+ * Where others of the shard do their work, one that failed rests much longer than that: a random
+ * part of four times what the failure cost, and of twice as much each time.  So a server that fails
+ * at whatever it is asked, or brings bytes far too slowly, costs next to nothing, and is found out
+ * to be well again.
  *
  * No clocks in here: the time is an argument.
  */
@@ -67,6 +69,9 @@ bool pen__server_has_put(const pen__server *server, const char *pipeline);
 
 /* A pause before try number `n_tries` (1: the first repetition): full jitter. */
 int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance);
+/* How long to stay away from a server that asked for so much time: never less, and up to twice as
+ * long, or all whom it has refused would come back together. */
+int64_t pen__patience_ns(int64_t asked_ns, uint32_t chance);
 
 /* How many more requests it may get now, of at most `cap` at once: one for a server that has to be
  * asked what it holds, to be given a pipeline, or to show that it works, first. */

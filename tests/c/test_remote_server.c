@@ -27,16 +27,23 @@ static void pauses_grow_are_random_and_have_a_limit(void **state)
     assert_in_range(pen__pause_ns(3, 10 * MS, UINT32_MAX), 9 * MS, 10 * MS);
 }
 
-static void fail_at(pen__server *server, int64_t now_ns, int64_t took_ns, int64_t again_ns,
-                    const char *cause)
+static void fail_by_chance(pen__server *server, int64_t now_ns, int64_t took_ns, int64_t again_ns,
+                           const char *cause, uint32_t chance)
 {
     const pen__fault fault = {.now_ns = now_ns,
                               .took_ns = took_ns,
                               .again_ns = again_ns,
                               .max_pause_ns = 2000 * MS,
-                              .chance = UINT32_MAX,
+                              .chance = chance,
                               .cause = cause};
     pen__server_failed(server, &fault);
+}
+
+/* Pauses and rests are as long as they get. */
+static void fail_at(pen__server *server, int64_t now_ns, int64_t took_ns, int64_t again_ns,
+                    const char *cause)
+{
+    fail_by_chance(server, now_ns, took_ns, again_ns, cause, UINT32_MAX);
 }
 
 static void a_server_that_failed_is_put_aside_and_has_to_be_checked(void **state)
@@ -59,9 +66,31 @@ static void a_server_that_failed_is_put_aside_and_has_to_be_checked(void **state
     pen__server_did(&server, "");
     assert_int_equal(server.n_faults, 0);
     assert_string_equal(server.cause, "");
-    fail_at(&server, 2000 * MS, 0, 5000 * MS, "busy"); /* its own wish */
+    fail_by_chance(&server, 2000 * MS, 0, 5000 * MS, "busy", 0); /* its own wish */
     assert_int_equal(pen__server_room(&server, 6999 * MS, CAP), 0);
     assert_int_equal(pen__server_room(&server, 7000 * MS, CAP), CAP);
+}
+
+/* Clients that were refused or failed at one moment come back at moments all over the time there
+ * is, and never before the one that was asked for. */
+static void who_was_sent_away_together_does_not_come_back_together(void **state)
+{
+    (void)state;
+    enum { N_PARTS = 8 };
+    bool came_busy[N_PARTS] = {false}, came_rested[N_PARTS] = {false};
+    for (uint32_t i = 0; i < 64; i++) {
+        const uint32_t chance = i << 26 | 1;
+        pen__server busy = {.is_checked = true}, failed = {.is_checked = true};
+        fail_by_chance(&busy, 0, 0, 1000 * MS, "busy", chance);
+        assert_in_range(busy.aside_until_ns, 1000 * MS, 2000 * MS - 1);
+        assert_int_equal(busy.rest_until_ns, busy.aside_until_ns);
+        came_busy[(busy.aside_until_ns - 1000 * MS) * N_PARTS / (1000 * MS)] = true;
+        fail_by_chance(&failed, 0, 10000 * MS, -1, "gone", chance);
+        assert_in_range(failed.rest_until_ns, failed.aside_until_ns, 40000 * MS - 1);
+        came_rested[failed.rest_until_ns * N_PARTS / (40000 * MS)] = true;
+    }
+    for (int i = 0; i < N_PARTS; i++)
+        assert_true(came_busy[i] && came_rested[i]);
 }
 
 static void each_pipeline_has_a_story_of_its_own(void **state)
@@ -157,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_grow_are_random_and_have_a_limit),
         cmocka_unit_test(a_server_that_failed_is_put_aside_and_has_to_be_checked),
+        cmocka_unit_test(who_was_sent_away_together_does_not_come_back_together),
         cmocka_unit_test(each_pipeline_has_a_story_of_its_own),
         cmocka_unit_test(the_least_busy_of_those_that_work_is_chosen),
         cmocka_unit_test(who_fails_rests_while_others_work),
