@@ -31,7 +31,8 @@ static bool is_ready(const pen__picker *p, const pen__call *call, const pen__ser
                      int64_t now)
 {
     return call->shard == server->shard && now >= call->not_before_ns &&
-           !(call->refused_by >> (server - p->servers) & 1);
+           !(call->refused_by >> (server - p->servers) & 1) &&
+           (call->n_tries == 0 || pen__server_may_repeat(server, now));
 }
 
 static int count_ready(const pen__picker *p, const pen__server *server, int64_t now)

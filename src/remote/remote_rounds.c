@@ -16,6 +16,9 @@
  * server's disk): that sample waits a little and is asked for again, the stored file the last
  * times.  A sample that failed several times travels alone, so that it cannot take others with it.
  *
+ * Repeats of either kind have a budget a server (remote_server.h), so that one in trouble is not
+ * kept there by those who ask it again.
+ *
  * Refusals.  Where asking again would not help (a wrong token, a sample that it cannot send), a
  * server is not asked for that sample any more; when none is left to ask, that is an error.
  */
@@ -354,6 +357,15 @@ static int send_samples(pen__courier *c, pen__request *request, pen__server *ser
     return rc;
 }
 
+/* Is something asked of the server again? */
+static bool is_repeat(const pen__request *request)
+{
+    for (int i = 0; i < request->n_items; i++)
+        if (request->items[i].call->n_tries > 0)
+            return true;
+    return request->server->n_faults > 0;
+}
+
 /* One request for a shard with something to send; false if there is nothing more to do now. */
 static bool send_one(pen__courier *c, int shard, int64_t now)
 {
@@ -373,6 +385,8 @@ static bool send_one(pen__courier *c, int shard, int64_t now)
     }
     if (rc)
         return false; /* no memory: perhaps at the next round */
+    if (is_repeat(request))
+        pen__server_repeats(server, now);
     request->is_busy = true;
     server->n_busy++;
     return true;

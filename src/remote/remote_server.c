@@ -1,6 +1,7 @@
 /* remote_server.c - trust, and how it is lost and won back. */
 #include "remote/remote_server.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +12,12 @@ enum {
     REST_FACTOR = 4, /* what a try cost, times this, is the next rest */
     MAX_DOUBLINGS = 16,
     LAG = 8,
+    MOST_REPEATS = 100,
 };
 
 static const int64_t ms_ns = 1000000;
+static const double repeats_per_s = 10;
+static const double repeats_per_success = 0.25;
 
 static int64_t doubled(int64_t ns, int n_tries, int64_t longest_ns)
 {
@@ -63,6 +67,26 @@ void pen__server_failed(pen__server *server, const pen__fault *fault)
     snprintf(server->cause, sizeof server->cause, "%s", fault->cause);
 }
 
+/* ---- repeats ---- */
+
+/* What still counts: each second and each success makes up for some. */
+static double repeats_at(const pen__server *server, int64_t now_ns)
+{
+    const double elapsed_s = (double)(now_ns - server->repeats_ns) / 1e9;
+    return fmax(server->repeats - repeats_per_s * fmax(elapsed_s, 0), 0);
+}
+
+bool pen__server_may_repeat(const pen__server *server, int64_t now_ns)
+{
+    return repeats_at(server, now_ns) <= MOST_REPEATS - 1;
+}
+
+void pen__server_repeats(pen__server *server, int64_t now_ns)
+{
+    server->repeats = repeats_at(server, now_ns) + 1;
+    server->repeats_ns = now_ns;
+}
+
 /* ---- pipelines ---- */
 
 static int find(const pen__server *server, const char *hash)
@@ -104,6 +128,7 @@ void pen__server_did(pen__server *server, const char *pipeline)
         server->pipelines[at].is_put = false;
     server->n_faults = 0;
     server->cause[0] = '\0';
+    server->repeats = fmax(server->repeats - repeats_per_success, 0);
 }
 
 /* ---- choosing ---- */
@@ -111,6 +136,8 @@ void pen__server_did(pen__server *server, const char *pipeline)
 int pen__server_room(const pen__server *server, int64_t now_ns, int cap)
 {
     if (now_ns < server->aside_until_ns)
+        return 0;
+    if (server->n_faults > 0 && !pen__server_may_repeat(server, now_ns))
         return 0;
     if (!server->is_checked || server->wanted || server->n_faults > 0)
         cap = 1;

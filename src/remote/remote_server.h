@@ -11,6 +11,12 @@
  * at whatever it is asked, or brings bytes far too slowly, costs next to nothing, and is found out
  * to be well again.
  *
+ * Repeats have a budget besides.  A request that asks a server for something that was asked for
+ * before, and anything it is asked while it is not relied on, is a repeat: a server gets no more of
+ * them than a quarter of the requests it has answered, some each second, and a hundred to begin
+ * with. So clients of a server that is in trouble do not keep it there.  Who has none left waits;
+ * the limit in time, after which a sample is an error, is another one.
+ *
  * No clocks in here: the time is an argument.
  */
 #ifndef PEN_REMOTE_REMOTE_SERVER_H
@@ -44,6 +50,8 @@ typedef struct pen__server {
     int n_faults;         /* in a row; with some it is not relied on */
     int64_t aside_until_ns;
     int64_t rest_until_ns;         /* while others of the shard do their work */
+    double repeats;                /* that count against its budget, */
+    int64_t repeats_ns;            /* at this time */
     char cause[PEN__SERVER_CAUSE]; /* of the last failure; "" if there was none */
     pen__pace pace;                /* of the last request */
     pen__server_pipeline pipelines[PEN__SERVER_PIPELINES];
@@ -67,6 +75,10 @@ void pen__server_note(pen__server *server, const char *pipeline, bool is_put, bo
 bool pen__server_refuses(const pen__server *server, const char *pipeline);
 bool pen__server_has_put(const pen__server *server, const char *pipeline);
 
+/* May it be asked for something again?  And: it is. */
+bool pen__server_may_repeat(const pen__server *server, int64_t now_ns);
+void pen__server_repeats(pen__server *server, int64_t now_ns);
+
 /* A pause before try number `n_tries` (1: the first repetition): full jitter. */
 int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance);
 /* How long to stay away from a server that asked for so much time: never less, and up to twice as
@@ -74,7 +86,8 @@ int64_t pen__pause_ns(int n_tries, int64_t max_pause_ns, uint32_t chance);
 int64_t pen__patience_ns(int64_t asked_ns, uint32_t chance);
 
 /* How many more requests it may get now, of at most `cap` at once: one for a server that has to be
- * asked what it holds, to be given a pipeline, or to show that it works, first. */
+ * asked what it holds, to be given a pipeline, or to show that it works, first; none where that
+ * would be a repeat too many. */
 int pen__server_room(const pen__server *server, int64_t now_ns, int cap);
 
 /* Of those of a shard that have room, the best: one that works before one that has to prove it,

@@ -75,12 +75,32 @@ static void who_failed_gets_one_sample_that_has_time(void **state)
     assert_ptr_equal(out[0], &calls[3]);
 }
 
+static void who_was_asked_too_often_again_gets_what_is_new(void **state)
+{
+    (void)state;
+    pen__call *out[N_CALLS];
+    int n_ready;
+    while (pen__server_may_repeat(&servers[0], 0))
+        pen__server_repeats(&servers[0], 0);
+    servers[1].shard = 1;
+    for (int i = 0; i < N_CALLS; i++)
+        calls[i].n_tries = i != 2;
+    assert_ptr_equal(pen__pick_server(&picker, 0, 0, &n_ready), &servers[0]);
+    assert_int_equal(n_ready, 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_ptr_equal(out[0], &calls[2]);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 1000000000, out, N_CALLS), N_CALLS);
+    servers[1].shard = 0; /* another one has a budget of its own */
+    assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS), N_CALLS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_oldest_go_together, set_up),
         cmocka_unit_test_setup(nobody_is_asked_for_what_he_refused, set_up),
         cmocka_unit_test_setup(who_failed_gets_one_sample_that_has_time, set_up),
+        cmocka_unit_test_setup(who_was_asked_too_often_again_gets_what_is_new, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

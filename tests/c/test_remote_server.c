@@ -93,6 +93,47 @@ static void who_was_sent_away_together_does_not_come_back_together(void **state)
         assert_true(came_busy[i] && came_rested[i]);
 }
 
+static void repeats_have_a_budget_that_time_and_successes_fill(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    int n = 0;
+    for (; pen__server_may_repeat(&server, 0); n++)
+        pen__server_repeats(&server, 0);
+    assert_int_equal(n, 100);
+    assert_false(pen__server_may_repeat(&server, 99 * MS));
+    assert_true(pen__server_may_repeat(&server, 100 * MS)); /* ten a second */
+    for (int i = 0; i < 4; i++) {                           /* four successes are worth one */
+        assert_false(pen__server_may_repeat(&server, 0));
+        pen__server_did(&server, "");
+    }
+    assert_true(pen__server_may_repeat(&server, 0));
+    pen__server_repeats(&server, 0);
+    assert_int_equal(pen__server_room(&server, 0, CAP), CAP); /* for what is new */
+    server.n_faults = 1;
+    assert_int_equal(pen__server_room(&server, 0, CAP), 0);
+    assert_int_equal(pen__server_room(&server, 100 * MS, CAP), 1);
+    for (int i = 0; i < 1000; i++) /* nothing is saved up beyond that */
+        pen__server_did(&server, "");
+    for (n = 0; pen__server_may_repeat(&server, 1000000 * MS); n++)
+        pen__server_repeats(&server, 1000000 * MS);
+    assert_int_equal(n, 100);
+}
+
+/* However long it goes on, and whatever a client would like to ask. */
+static void repeats_stay_a_part_of_what_a_server_answers(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    int n_repeats = 0;
+    for (int i = 0; i < 10000; i++) { /* a success and as many repeats as may be, each ms */
+        pen__server_did(&server, "");
+        for (; pen__server_may_repeat(&server, i * MS); n_repeats++)
+            pen__server_repeats(&server, i * MS);
+    }
+    assert_in_range(n_repeats, 2650, 2701); /* 10000 / 4, ten a second, a hundred */
+}
+
 static void each_pipeline_has_a_story_of_its_own(void **state)
 {
     (void)state;
@@ -187,6 +228,8 @@ int main(void)
         cmocka_unit_test(pauses_grow_are_random_and_have_a_limit),
         cmocka_unit_test(a_server_that_failed_is_put_aside_and_has_to_be_checked),
         cmocka_unit_test(who_was_sent_away_together_does_not_come_back_together),
+        cmocka_unit_test(repeats_have_a_budget_that_time_and_successes_fill),
+        cmocka_unit_test(repeats_stay_a_part_of_what_a_server_answers),
         cmocka_unit_test(each_pipeline_has_a_story_of_its_own),
         cmocka_unit_test(the_least_busy_of_those_that_work_is_chosen),
         cmocka_unit_test(who_fails_rests_while_others_work),
