@@ -297,6 +297,14 @@ static CURLcode perform_without_sigpipe(CURL *easy)
     return code;
 }
 
+/* Certificates do not get better by waiting. */
+static bool is_for_good(CURLcode code)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
+           code == CURLE_SSL_ISSUER_ERROR || code == CURLE_UNSUPPORTED_PROTOCOL ||
+           code == CURLE_URL_MALFORMAT;
+}
+
 static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
 {
     pen__http_answer *answer = g->answer;
@@ -318,6 +326,7 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
                                  sizeof answer->why);
     else
         return 0;
+    answer->is_for_good = is_for_good(code);
     if (code != CURLE_OK)
         answer->status = 0;
     answer->again_ns = pen__http_retry_after(easy);

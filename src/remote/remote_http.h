@@ -43,6 +43,7 @@ typedef struct pen__http_answer {
     char why[320];     /* what went wrong */
     bool is_cancelled; /* by opts->progress */
     bool is_too_long;
+    bool is_for_good; /* nothing came, and asking again would not change that */
 } pen__http_answer;
 
 /* GET `url`, in the caller's thread, up to max_bytes into `body`, which is emptied first.

@@ -32,6 +32,7 @@ typedef struct opening {
     pen__text body;
     int64_t done, total; /* samples */
     int64_t left_bytes;  /* of memory, for manifests */
+    int64_t until_ns;    /* descriptions are waited for */
     pen__rng dice;       /* for pauses; no part of any stream */
 } opening;
 
@@ -70,7 +71,7 @@ static int explain(const opening *o, int server, int rc, const pen__http_answer 
 /* Might the same question be answered later? */
 static bool may_change(int rc, const pen__http_answer *answer)
 {
-    return rc == PEN_EIO && !answer->is_too_long &&
+    return rc == PEN_EIO && !answer->is_too_long && !answer->is_for_good &&
            (answer->status == 0 || answer->status == 429 || answer->status >= 500);
 }
 
@@ -85,19 +86,17 @@ static int wait_ms(const opening *o, int64_t ms, pen_error *err)
     return 0;
 }
 
-/* How long to wait before try number n_tries + 1. */
-static int64_t pause_of(opening *o, int n_tries, const pen__http_answer *answer)
+/* Milliseconds to wait before try number n_tries + 1; a server that asks for time gets it. */
+static int64_t pause_of(opening *o, int n_tries, int64_t again_ns)
 {
     const uint32_t chance = pen__rng_u32(&o->dice);
-    const int64_t ns = answer->again_ns >= 0 ? pen__patience_ns(answer->again_ns, chance)
-                                             : pen__pause_ns(n_tries, MAX_PAUSE_MS * ms_ns, chance);
+    const int64_t ns = again_ns >= 0 ? pen__patience_ns(again_ns, chance)
+                                     : pen__pause_ns(n_tries, MAX_PAUSE_MS * ms_ns, chance);
     return ns / ms_ns;
 }
 
-/* Ask until an answer comes or time is up; a server that asks for patience gets it even where
- * others are not waited for. */
-static int ask_patiently(opening *o, int server, const char *tail, size_t max_bytes,
-                         bool waits_for_all, pen_error *err)
+/* Ask until an answer comes or time is up. */
+static int ask_patiently(opening *o, int server, const char *tail, size_t max_bytes, pen_error *err)
 {
     const int64_t began = pen__now_ns();
     for (int n_tries = 1;; n_tries++) {
@@ -105,10 +104,9 @@ static int ask_patiently(opening *o, int server, const char *tail, size_t max_by
         int rc = ask(o, server, tail, max_bytes, &answer);
         if (rc == 0)
             return 0;
-        bool is_busy = answer.status == 429 || answer.status == 503;
-        const int64_t ms = pause_of(o, n_tries, &answer);
+        const int64_t ms = pause_of(o, n_tries, answer.again_ns);
         bool is_late = pen__now_ns() - began + ms * ms_ns > o->http->timeout_ns;
-        if (!may_change(rc, &answer) || !(waits_for_all || is_busy) || is_late)
+        if (!may_change(rc, &answer) || is_late)
             return explain(o, server, rc, &answer, err);
         rc = wait_ms(o, ms, err);
         if (rc)
@@ -116,11 +114,12 @@ static int ask_patiently(opening *o, int server, const char *tail, size_t max_by
     }
 }
 
-static int describe(opening *o, int server, pen__part *part, pen_error *err)
+static int describe(opening *o, int server, pen__part *part, pen__http_answer *answer,
+                    pen_error *err)
 {
-    int rc = ask_patiently(o, server, "", PEN__PART_MAX_DESCRIPTION, false, err);
+    int rc = ask(o, server, "", PEN__PART_MAX_DESCRIPTION, answer);
     if (rc)
-        return rc;
+        return explain(o, server, rc, answer, err);
     rc = pen__part_describe(part, o->body.data ? o->body.data : "", o->body.len, err);
     if (rc)
         pen__fail_prefix(err, "%s", o->route->url.servers[server].label);
@@ -142,10 +141,11 @@ static int compare(const opening *o, const pen__part *part, int first, const pen
 }
 
 /* What a replica holds; *first is the one that is believed, -1 as long as there is none. */
-static int meet(opening *o, int server, pen__part *part, int *first, pen_error *err)
+static int meet(opening *o, int server, pen__part *part, int *first, pen__http_answer *answer,
+                pen_error *err)
 {
     pen__part other = {0};
-    int rc = describe(o, server, &other, err);
+    int rc = describe(o, server, &other, answer, err);
     if (rc == 0 && *first < 0) {
         *part = other;
         o->route->max_description[o->route->url.servers[server].shard] =
@@ -160,32 +160,75 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen_error *
     return rc;
 }
 
-/* Ask all replicas of a shard what they hold.  Returns one that answered, or an error. */
-static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
+/* A shard's replicas, while it is found out what they hold. */
+typedef struct meeting {
+    int n_all;
+    int first;                   /* the one that is believed, -1 as long as there is none */
+    int n_awaited;               /* that may answer yet */
+    int64_t again_ns;            /* what those ask for, -1: they do not */
+    uint64_t has_said;           /* 1 << number of those that will not say anything else */
+    pen_error refusals, silence; /* of those; of them and of whom is waited for */
+} meeting;
+
+/* It did not tell what it holds. */
+static void note_silence(meeting *m, int server, const pen__http_answer *answer, const char *reason)
+{
+    pen__blame_add(m->silence.text, sizeof m->silence.text, m->n_all, reason);
+    if (may_change(PEN_EIO, answer)) {
+        m->n_awaited++;
+        m->again_ns = answer->again_ns > m->again_ns ? answer->again_ns : m->again_ns;
+    } else {
+        m->has_said |= UINT64_C(1) << server;
+        pen__blame_add(m->refusals.text, sizeof m->refusals.text, m->n_all, reason);
+    }
+}
+
+/* Ask all that may have something to say.  Returns what is an error whatever others say, or 0. */
+static int ask_round(opening *o, int shard, pen__part *part, meeting *m, pen_error *err)
 {
     const pen__remote_url *url = &o->route->url;
-    int first = -1, n_silent = 0, n_all = 0;
-    for (int i = 0; i < url->n_servers; i++)
-        n_all += url->servers[i].shard == shard;
-    pen_error silence = {0}, reason = {0};
+    m->silence = m->refusals;
+    m->n_awaited = 0;
+    m->again_ns = -1;
     for (int i = 0; i < url->n_servers; i++) {
-        if (url->servers[i].shard != shard)
+        pen__http_answer answer;
+        pen_error reason = {0};
+        if (url->servers[i].shard != shard || m->has_said >> i & 1)
             continue;
-        int rc = meet(o, i, part, &first, &reason);
-        if (rc == PEN_EIO) { /* it may come back */
-            pen__blame_add(silence.text, sizeof silence.text, n_all, reason.text);
-            n_silent++;
+        int rc = meet(o, i, part, &m->first, &answer, &reason);
+        if (rc == PEN_EIO) {
+            note_silence(m, i, &answer, reason.text);
         } else if (rc) {
             if (err)
                 *err = reason;
             return rc;
         }
     }
-    if (first >= 0)
-        return first;
-    pen__fail(err, PEN_EIO, -1, "%s", silence.text);
-    if (n_silent > 1)
-        pen__fail_prefix(err, "none of %d replicas answers", n_silent);
+    return 0;
+}
+
+/* Ask all replicas of a shard what they hold, again and again until one answers: nodes may be about
+ * to start.  Returns one that answered, or an error. */
+static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
+{
+    const pen__remote_url *url = &o->route->url;
+    meeting m = {.first = -1};
+    for (int i = 0; i < url->n_servers; i++)
+        m.n_all += url->servers[i].shard == shard;
+    for (int n_rounds = 1;; n_rounds++) {
+        int rc = ask_round(o, shard, part, &m, err);
+        if (rc || m.first >= 0)
+            return rc ? rc : m.first;
+        const int64_t ms = pause_of(o, n_rounds, m.again_ns);
+        if (m.n_awaited == 0 || pen__now_ns() + ms * ms_ns > o->until_ns)
+            break;
+        rc = wait_ms(o, ms, err);
+        if (rc)
+            return rc;
+    }
+    pen__fail(err, PEN_EIO, -1, "%s", m.silence.text);
+    if (m.n_all > 1)
+        pen__fail_prefix(err, "none of %d replicas answers", m.n_all);
     return PEN_EIO;
 }
 
@@ -204,7 +247,7 @@ static int ask_page(opening *o, int shard, int *server, int64_t page, pen_error 
             *server = i;
             return 0;
         }
-    return ask_patiently(o, *server, tail, PEN__PART_MAX_PAGE_BYTES, true, err);
+    return ask_patiently(o, *server, tail, PEN__PART_MAX_PAGE_BYTES, err);
 }
 
 static int fill_part(opening *o, int shard, int server, pen__part *part, pen_error *err)
@@ -253,6 +296,7 @@ int pen__remote_fill(pen_dataset *ds, pen__route *route, const pen__http *http,
     int n = route->url.n_shards;
     opening o = {.route = route, .http = http, .opts = opts, .easy = curl_easy_init()};
     o.left_bytes = pen__limit_memory() / MEMORY_PART;
+    o.until_ns = pen__now_ns() + http->timeout_ns;
     pen__rng_init(&o.dice,
                   (uint64_t)pen__now_ns() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&o,
                   PEN__RNG_OP, 0, 0, 0, 0);

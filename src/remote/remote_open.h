@@ -9,8 +9,9 @@
  * what route says of shards and servers.  Runs in the caller's thread.
  *
  * A shard needs one server that answers; those that do not are looked at again when they are
- * needed.  One that answers otherwise than the others is an error.  The first answer must come at
- * once; what fails after that is tried again for http->timeout_ns. */
+ * needed.  One that answers otherwise than the others is an error at once, and so is an answer that
+ * waiting would not change.  Where nobody answers, or something fails later, it is tried again for
+ * http->timeout_ns. */
 int pen__remote_fill(pen_dataset *ds, pen__route *route, const pen__http *http,
                      const pen_dataset_opts *opts, pen_error *err);
 

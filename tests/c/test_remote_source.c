@@ -454,9 +454,30 @@ static void opening_can_be_cancelled(void **state)
     open_fails(address(), &opts, PEN_ECANCELED, "cancelled");
 }
 
+static void *start_later(void *arg)
+{
+    nanosleep(&(struct timespec){0, 200 * 1000000}, NULL);
+    start_daemon(*(int *)arg);
+    return NULL;
+}
+
+static void opening_waits_for_a_server_that_starts(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int port = node.port;
+    MHD_stop_daemon(node.daemon);
+    assert_int_equal(pthread_create(&thread, NULL, start_later, &port), 0);
+    pen_dataset *ds = open_ok(address(), NULL);
+    pthread_join(thread, NULL);
+    read_is_right(ds, 1);
+    pen_dataset_unref(ds);
+}
+
 static void what_is_not_there_is_said(void **state)
 {
     (void)state;
+    setenv("PENSTOCK_REMOTE_TIMEOUT", "0.3", 1);
     MHD_stop_daemon(node.daemon);
     open_fails(address(), NULL, PEN_EIO, "connection refused");
     open_fails("penstock://", NULL, PEN_EINVAL, "penstock://HOST");
@@ -511,6 +532,7 @@ int main(void)
         NODE_TEST(what_servers_allow_is_known),
         NODE_TEST(a_child_of_a_fork_is_told_so),
         NODE_TEST(opening_can_be_cancelled),
+        NODE_TEST(opening_waits_for_a_server_that_starts),
         NODE_TEST(what_is_not_there_is_said),
         NODE_TEST(failing_allocations_leave_nothing_behind),
     };

@@ -542,7 +542,57 @@ def test_a_loader_closes_while_its_server_stalls(node, plain_ops):
 # ---- opening ----
 
 
-def test_what_cannot_be_opened_is_said_clearly(node, folder):
+def asked(node: Node) -> int:
+    """How often it was asked what it holds."""
+    return sum(path.count("/") == 3 for _, path in node.seen)
+
+
+def test_opening_waits_for_nodes_that_start(folder, stream):
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        url = f"penstock://{first.address}+{second.address}/pictures"
+        wanted = penstock.Dataset(url).hash
+        for node in (first, second):
+            node.stop()
+        starters = [threading.Timer(0.3 * i, node.start) for i, node in enumerate((first, second))]
+        for starter in starters:
+            starter.start()
+        assert penstock.Dataset(url).hash == wanted
+        for starter in starters:
+            starter.join()
+
+
+def test_opening_waits_for_nobody_whom_it_does_not_need(folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    with Node(pictures=folder) as node:
+        url = f"penstock://127.0.0.1:{free_port()},{node.address}/pictures"
+        assert penstock.Dataset(url).hash == penstock.Dataset(folder).hash
+        assert asked(node) == 1
+
+
+def test_an_answer_that_will_not_change_is_an_error_at_once(folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    with Node(token="s3cret", pictures=folder) as node:
+        with pytest.raises(penstock.InputOutputError, match="401"):
+            penstock.Dataset(node.url("pictures"))
+        monkeypatch.setenv("PENSTOCK_TOKEN", "s3cret")
+        with pytest.raises(penstock.NotFoundError, match="has no dataset 'other'"):
+            penstock.Dataset(node.url("other"))
+        assert asked(node) == 2
+
+
+def test_one_that_refuses_is_not_asked_again_while_another_is_waited_for(folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    with Node(token="s3cret", pictures=folder) as node:
+        away = f"127.0.0.1:{free_port()}"
+        with pytest.raises(penstock.InputOutputError, match="none of 2 replicas") as caught:
+            penstock.Dataset(f"penstock://{node.address},{away}/pictures")
+        assert asked(node) == 1
+        assert f"{node.address} answers 401" in str(caught.value)
+        assert f"cannot ask {away} for 'pictures': connection refused" in str(caught.value)
+
+
+def test_what_cannot_be_opened_is_said_clearly(node, folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "0.5")
     refused = f"penstock://127.0.0.1:{free_port()}/x"
     with pytest.raises(penstock.InputOutputError, match="connection refused"):
         penstock.Dataset(refused)
@@ -632,6 +682,7 @@ def test_tls_is_spoken_and_certificates_are_checked(certificate, folder, stream,
             penstock.Dataset(node.url("pictures"))
         monkeypatch.setenv("PENSTOCK_CA_FILE", f"{certificate}.crt")
         assert stream(node.url("pictures")) == stream(folder)
+        monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "0.5")
         with pytest.raises(penstock.InputOutputError, match="cannot ask"):
             penstock.Dataset(node.url("pictures").replace("penstocks", "penstock"))
 
