@@ -30,7 +30,7 @@ static const char help[] =
     "  --max-per-client N     connections of one client (default 2048)\n"
     "  --max-requests N       at once, then 503; some are left to others (default 512)\n"
     "  --max-header SIZE      of a request (default 32KiB)\n"
-    "  --rate N               requests a second of one client, then 429 (default 2000)\n"
+    "  --rate N               requests a second of one client, then 429 (default 20000)\n"
     "  --client-cpus N        cores that packing for one client may use; then its samples go\n"
     "                         out as stored (default 0: no limit)\n"
     "  --idle SECONDS         a connection without a request is closed (default 60)\n"

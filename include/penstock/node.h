@@ -42,7 +42,8 @@ typedef struct pen_node_opts {
     int max_requests;      /* that are worked on or answered at once; more are told 503.  Who has a
                               quarter of them gets more only while a quarter is free */
     int max_header_bytes;  /* of a request, all lines together */
-    double requests_per_s; /* of one client, ten seconds' worth at once; more are told 429 */
+    double requests_per_s; /* of one client, ten seconds' worth at once; more are told 429.
+                              Not those for /healthz */
     double cpus_per_client; /* what packing for one client may take while it lasts, in cores; its
                                further samples go out as they are stored.  0: no limit */
     double idle_s;          /* a connection may be without a request, or take to send one */
