@@ -70,7 +70,7 @@
     X(gpu_busy, "share", 1, "of the visible GPUs, mean; told only while a log is written")      \
     X(ranks, "ranks", 8, "of the training job, this one included")                              \
     X(stored_bytes, "bytes", 1e5, "of a remote sample as it is stored, mean of recent ones")    \
-    X(node_cores, "cores", 8, "of storage nodes, used for this loader")                         \
+    X(node_cores, "cores", 8, "of storage nodes, used for this loader; by files, too")          \
     X(node_allowance, "cores", 8, "of storage nodes, that they say this loader may use")        \
     X(node_saves_1, "bytes", 1e5, "a sample would save by the best 1/8 of what nodes could do") \
     X(node_saves_2, "bytes", 1e5, "a sample would save by the best 2/8 of what nodes could do") \
@@ -95,7 +95,8 @@
     X(gpu_memory_share, "share", 1, "of the visible GPUs' memory, in use")                      \
     X(gpu_watts, "W", 300, "drawn by the visible GPUs together")                                \
     X(package_watts, "W", 100, "drawn by the processors' packages together, mean")              \
-    X(cache_share, "share", 1, "of JPEG files decoded, with an entry of the index")
+    X(cache_share, "share", 1, "of JPEG files decoded, with an entry of the index")             \
+    X(node_file_s, "s", 0.01, "of a node's processor for a sample as it is stored")
 
 /* What nodes could do for samples, the best first, is told in so many equal parts. */
 #define PEN_OFFLOAD_SLICES 8

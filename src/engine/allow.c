@@ -198,8 +198,7 @@ static pen__choice choose_fastflow(pen__allow *a, size_t len, const pen__foresee
 }
 
 /* The steps that are worth enough.  The lock is held. */
-static pen__choice choose_by_worth(pen__allow *a, int64_t sample, size_t len,
-                                   const pen__foreseen *foreseen)
+static pen__choice choose_by_worth(pen__allow *a, int64_t sample, const pen__foreseen *foreseen)
 {
     pen__offer offers[PEN__MAX_OFFERS];
     pen__estimate own;
@@ -212,7 +211,7 @@ static pen__choice choose_by_worth(pen__allow *a, int64_t sample, size_t len,
                          pen__traits_factor(&a->traits, sample, PEN__TRAIT_CODED_BYTES),
                          pen__traits_factor(&a->traits, sample, PEN__TRAIT_CPU));
     const int n = pen__estimate_offers(&own, all.forms, offers);
-    pen__ranking_add(&a->ranking, (double)len, offers, n);
+    pen__ranking_add(&a->ranking, &own.of[PEN__FORM_RAW], offers, n);
     if (--a->n_until_threshold <= 0)
         set_threshold(a);
     if (!(a->threshold > 0))
@@ -232,7 +231,7 @@ void pen__allow_choose(pen__allow *a, const pen_key *key, size_t len, pen__fores
         return;
     pthread_mutex_lock(&a->lock);
     out->choice = a->kind == PEN_OFFLOAD_FASTFLOW ? choose_fastflow(a, len, out)
-                                                  : choose_by_worth(a, key->sample, len, out);
+                                                  : choose_by_worth(a, key->sample, out);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -258,8 +257,9 @@ static void note_traits(pen__allow *a, int64_t sample, const pen__foreseen *fore
         pen__traits_note(&a->traits, sample, PEN__TRAIT_CUT_BYTES, ratio);
     else if (parcel->form == PEN__FORM_PIXELS_CODED)
         pen__traits_note(&a->traits, sample, PEN__TRAIT_CODED_BYTES, ratio);
-    pen__traits_note(&a->traits, sample, PEN__TRAIT_CPU,
-                     cpu_s / pen__estimate_cost(usual, foreseen->choice.forms));
+    if (foreseen->choice.forms != 1U << PEN__FORM_RAW)
+        pen__traits_note(&a->traits, sample, PEN__TRAIT_CPU,
+                         cpu_s / pen__estimate_cost(usual, foreseen->choice.forms));
 }
 
 void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *foreseen,
@@ -290,12 +290,12 @@ void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *forese
     pthread_mutex_unlock(&a->lock);
 }
 
-double pen__allow_raw_bytes(pen__allow *a)
+pen__weight pen__allow_raw(pen__allow *a)
 {
     pthread_mutex_lock(&a->lock);
-    const double bytes = pen__ranking_raw_bytes(&a->ranking);
+    const pen__weight raw = pen__ranking_raw(&a->ranking);
     pthread_mutex_unlock(&a->lock);
-    return bytes;
+    return raw;
 }
 
 pen__gain pen__allow_gain(pen__allow *a, double share)

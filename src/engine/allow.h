@@ -82,8 +82,9 @@ void pen__allow_choose(pen__allow *allow, const pen_key *key, size_t len, pen__f
 void pen__allow_learn(pen__allow *allow, int64_t sample, const pen__foreseen *foreseen,
                       const pen__parcel *parcel, double cpu_s);
 
-/* Bytes of recent samples as stored, and what `share` of all offers would save and cost. */
-double pen__allow_raw_bytes(pen__allow *allow);
+/* What recent samples weigh and take as they are stored, and what `share` of all offers would save
+ * and cost beside that. */
+pen__weight pen__allow_raw(pen__allow *allow);
 pen__gain pen__allow_gain(pen__allow *allow, double share);
 
 #endif

@@ -16,6 +16,7 @@ static const double other_px_s = 25e-9; /* a pixel of a whole PNG or WebP file: 
 static const double step_px_s = 3.1e-9; /* a pixel of an image that a step makes */
 static const double code_byte_s = 5e-9; /* a byte of pixels that is coded */
 static const double sample_s = 20e-6;   /* whatever is done: parsing heads, drawing */
+static const double file_s = 0.4e-9;    /* a byte of a file that is read and sent as it is */
 
 static const double cut_head_bytes = 650; /* tables and markers of a cut file */
 
@@ -147,8 +148,10 @@ void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_i
     }
     out->both = weigh_both(out, plan, info, (double)len);
     out->both.cpu_s = corrected(both_s, corrections->both_cpu);
+    out->of[PEN__FORM_RAW].cpu_s =
+        corrected(sample_s + file_s * (double)len, corrections->cpu[PEN__FORM_RAW]);
     /* known, not estimated */
-    out->of[PEN__FORM_RAW] = (pen__weight){(double)len, 0};
+    out->of[PEN__FORM_RAW].bytes = (double)len;
     out->of[PEN__FORM_PIXELS].bytes = pixels.bytes;
 }
 
@@ -158,7 +161,8 @@ void pen__estimate_adjust(pen__estimate *e, double cut_bytes, double coded_bytes
     cut->bytes *= cut_bytes;
     coded->bytes *= coded_bytes;
     for (int i = 0; i < PEN__FORM_COUNT; i++)
-        e->of[i].cpu_s *= cpu;
+        if (i != PEN__FORM_RAW) /* there is little to differ in */
+            e->of[i].cpu_s *= cpu;
     e->both.cpu_s *= cpu;
     if (!isinf(e->both.bytes))
         e->both.bytes = surpassed * fmin(cut->bytes, coded->bytes);
@@ -190,12 +194,15 @@ static bool tries_both(const pen__estimate *estimate, uint32_t forms)
     return (forms & both) == both && !isinf(estimate->both.bytes);
 }
 
+/* The file, where nothing else may be sent. */
 static int find_dearest(const pen__estimate *estimate, uint32_t forms)
 {
     int dearest = PEN__FORM_RAW;
     for (int i = 0; i < PEN__FORM_COUNT; i++) {
         const double now = estimate->of[i].cpu_s;
-        if ((forms >> i & 1) && !isinf(now) && now > estimate->of[dearest].cpu_s)
+        if (i == PEN__FORM_RAW || !(forms >> i & 1) || isinf(now))
+            continue;
+        if (dearest == PEN__FORM_RAW || now > estimate->of[dearest].cpu_s)
             dearest = i;
     }
     return dearest;
@@ -213,7 +220,7 @@ void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate 
     const int dearest = find_dearest(estimate, forms);
     if (tries_both(estimate, forms))
         follow(&corrections->both_cpu, estimate->both.cpu_s, cpu_s);
-    else if (dearest != PEN__FORM_RAW)
+    else
         follow(&corrections->cpu[dearest], estimate->of[dearest].cpu_s, cpu_s);
 }
 
@@ -258,7 +265,7 @@ int pen__estimate_offers(const pen__estimate *estimate, uint32_t forms,
 {
     point points[PEN__MAX_OFFERS];
     const int n_points = gather(estimate, forms, points);
-    double bytes = estimate->of[PEN__FORM_RAW].bytes, cpu_s = 0;
+    double bytes = estimate->of[PEN__FORM_RAW].bytes, cpu_s = estimate->of[PEN__FORM_RAW].cpu_s;
     int n = 0, from = 0;
     while (from < n_points) { /* always to the point that is worth most from here */
         int best = -1;

@@ -54,7 +54,8 @@ void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate 
 typedef struct pen__offer {
     uint32_t forms;     /* what may be sent then, instead of what the step before allows */
     double saved_bytes; /* by this step alone */
-    double cpu_s;       /* the same; the worth of an offer is the one over the other */
+    double cpu_s; /* the same, the first beyond what the file takes; the worth of an offer is the
+                     one over the other */
 } pen__offer;
 
 enum { PEN__MAX_OFFERS = 4 };

@@ -396,7 +396,9 @@ void pen__observe_offload(pen_loader *loader, const pen__facts *before, const pe
     double saves[PEN_OFFLOAD_SLICES], takes[PEN_OFFLOAD_SLICES];
     if (!loader->allow.is_ready)
         return;
-    out->stored_bytes = pen__allow_raw_bytes(&loader->allow);
+    const pen__weight raw = pen__allow_raw(&loader->allow);
+    out->stored_bytes = raw.bytes;
+    out->node_file_s = raw.cpu_s;
     out->node_cores = divide((double)(now->node_ns - before->node_ns) * 1e-9, out->period_s);
     if (loader->ds->source->cores)
         out->node_allowance = loader->ds->source->cores(loader->ds, loader->pipe);

@@ -232,5 +232,7 @@ bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
     };
     memcpy(out->saved_bytes + 1, state + offsetof(pen_policy_state, node_saves_1), bytes);
     memcpy(out->cpu_s + 1, state + offsetof(pen_policy_state, node_takes_1), bytes);
+    for (int i = 0; i < PEN__OFFLOAD_POINTS; i++) /* node_cores has it in it as well */
+        out->cpu_s[i] += pen__or(s->node_file_s, 0);
     return w->n_spans > 0 && s->stored_bytes > 0 && !isnan(s->node_saves_8);
 }

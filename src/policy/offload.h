@@ -27,7 +27,8 @@ typedef struct pen__offload_facts {
     double bytes_per_s;        /* that the network brings */
     double storage_cores;      /* that this job may have; INFINITY: no limit was met or told */
     double saved_bytes[PEN__OFFLOAD_POINTS], cpu_s[PEN__OFFLOAD_POINTS]; /* a sample, by the best
-                                   i of PEN_OFFLOAD_SLICES equal parts of all offers; [0] is 0 */
+                                   i of PEN_OFFLOAD_SLICES equal parts of all offers; at [0] nothing
+                                   is saved, and files take what they take */
 } pen__offload_facts;
 
 /* What follows from a share. */

@@ -200,15 +200,39 @@ static void gains_are_those_of_recent_samples(void **state)
 {
     (void)state;
     begin(PEN_OFFLOAD_AUTO);
-    assert_true(isnan(pen__allow_raw_bytes(&allow)));
+    assert_true(isnan(pen__allow_raw(&allow).bytes));
     all_that_is_known_come();
     for (int i = 0; i < N; i++)
         choose(i, 300000);
-    assert_true(fabs(pen__allow_raw_bytes(&allow) - 300000) < 1);
+    assert_true(fabs(pen__allow_raw(&allow).bytes - 300000) < 1);
     const pen__gain half = pen__allow_gain(&allow, 0.5), all = pen__allow_gain(&allow, 1);
     assert_true(half.saved_bytes < all.saved_bytes && half.cpu_s < all.cpu_s);
     assert_true(half.saved_bytes / half.cpu_s > all.saved_bytes / all.cpu_s);
     assert_true(all.saved_bytes < 300000);
+    pen__allow_fini(&allow);
+}
+
+/* What nodes say of files is learned as well, and no part of what work on them costs. */
+static void what_files_take_a_node_is_known(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    all_that_is_known_come();
+    for (int i = 0; i < N; i++)
+        choose(i, 300000);
+    const pen__gain before = pen__allow_gain(&allow, 1);
+    pen__allow_set_share(&allow, 0);
+    for (int i = 0; i < 4 * N; i++) {
+        const pen__foreseen f = choose(i % N, 300000);
+        const pen__parcel parcel = {
+            .form = PEN__FORM_RAW, .info = photo(800, 600), .raw_len = 300000, .len = 300000};
+        assert_true(is_raw(f.choice));
+        pen__allow_learn(&allow, i % N, &f, &parcel, 0.0005);
+    }
+    assert_true(fabs(pen__allow_raw(&allow).cpu_s - 0.0005) < 0.00002);
+    assert_int_equal(pen__traits_word(&allow.traits, 7), 0);
+    const double less = before.cpu_s - pen__allow_gain(&allow, 1).cpu_s;
+    assert_true(less > 0.0002 && less < 0.0005);
     pen__allow_fini(&allow);
 }
 
@@ -345,6 +369,7 @@ int main(void)
         cmocka_unit_test(what_is_no_image_teaches_nothing),
         cmocka_unit_test(what_a_node_says_of_its_time_is_believed),
         cmocka_unit_test(gains_are_those_of_recent_samples),
+        cmocka_unit_test(what_files_take_a_node_is_known),
         cmocka_unit_test(samples_that_took_long_come_last),
         cmocka_unit_test(until_it_is_known_what_is_usual_nobody_differs),
         cmocka_unit_test_setup_teardown(the_next_run_begins_with_what_was_learned, tree_setup,

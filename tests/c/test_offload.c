@@ -237,7 +237,11 @@ static pen_policy_state live(job *j)
     char *fields = (char *)&s;
     const size_t bytes = PEN_OFFLOAD_SLICES * sizeof(double);
     memcpy(fields + offsetof(pen_policy_state, node_saves_1), f->saved_bytes + 1, bytes);
-    memcpy(fields + offsetof(pen_policy_state, node_takes_1), f->cpu_s + 1, bytes);
+    double takes[PEN_OFFLOAD_SLICES];
+    s.node_file_s = f->cpu_s[0];
+    for (int i = 0; i < PEN_OFFLOAD_SLICES; i++)
+        takes[i] = f->cpu_s[i + 1] - f->cpu_s[0];
+    memcpy(fields + offsetof(pen_policy_state, node_takes_1), takes, bytes);
     return s;
 }
 
@@ -333,6 +337,47 @@ static void a_plan_follows_the_world(void **state)
     j.truth.bytes_per_s *= 40;
     run_job(&j, 60);
     assert_true(mean_loss(&j) < 1.15);
+}
+
+/* ---- what files take ---- */
+
+static void add_files(pen__offload_facts *f, double file_s)
+{
+    for (int i = 0; i < PEN__OFFLOAD_POINTS; i++)
+        f->cpu_s[i] += file_s;
+}
+
+/* Of one core that was met, or told, files take a part: the rest is what can be planned with. */
+static void what_files_take_counts_where_nodes_are_short(void **state)
+{
+    (void)state;
+    const pen__offload_watch watch = {.n_spans = 1, .bytes_per_s = 1e6, .storage_cores = 1};
+    job j = {.truth = usual(), .dice = 1};
+    pen__offload_facts known;
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 1;
+    add_files(&j.truth, 0.03);
+    const pen_policy_state s = live(&j);
+    assert_true(pen__offload_know(&watch, &s, &known));
+    assert_near(pen__offload_plan(&known), 0.35); /* 0.1 - 0.08 s = 0.03 + 0.12 s */
+    add_files(&j.truth, 0.1);                     /* more than the network does, as they are */
+    const pen_policy_state t = live(&j);
+    assert_true(pen__offload_know(&watch, &t, &known));
+    assert_near(pen__offload_plan(&known), 0);
+}
+
+static void jobs_whose_files_take_time_come_near_their_best(void **state)
+{
+    (void)state;
+    uint64_t dice = 12;
+    for (int n = 0; n < 300; n++) {
+        job j = {.truth = any(&dice), .dice = dice, .noise = 0.1};
+        add_files(&j.truth, 0.3 * j.truth.cpu_s[PEN__OFFLOAD_POINTS - 1] * draw(&dice));
+        run_job(&j, 40);
+        const double lost = mean_loss(&j);
+        if (lost > 1.1)
+            fail_msg("job %d: %.2f times its best time", n, lost);
+    }
 }
 
 /* ---- what nodes tell ---- */
@@ -494,6 +539,8 @@ int main(void)
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
         cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
         cmocka_unit_test(a_beginning_says_nothing_about_the_network),
+        cmocka_unit_test(what_files_take_counts_where_nodes_are_short),
+        cmocka_unit_test(jobs_whose_files_take_time_come_near_their_best),
         cmocka_unit_test(a_plan_follows_the_world),
         cmocka_unit_test(the_smaller_of_what_is_told_and_what_was_met_counts),
         cmocka_unit_test(an_allowance_is_planned_with_at_once),
