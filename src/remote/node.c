@@ -249,6 +249,11 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
     if (rc)
         return rc;
     memcpy(served->name, chosen, sizeof chosen);
+    if (pen__served_describe(served) != 0) {
+        pen__text_fini(&served->description);
+        pen_dataset_unref(served->ds);
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    }
     pthread_mutex_init(&served->header_lock, NULL);
     served->marks = pen__sidecar_open(served->ds, MARKS_BYTES);
     node->n_served++;
@@ -396,6 +401,7 @@ void pen_node_free(pen_node *node)
     if (node->daemon)
         return; /* libmicrohttpd is broken: nobody knows what its thread still looks at */
     for (int i = 0; i < node->n_served; i++) {
+        pen__text_fini(&node->served[i].description);
         pen__sidecar_free(node->served[i].marks);
         pen_dataset_unref(node->served[i].ds);
         pthread_mutex_destroy(&node->served[i].header_lock);

@@ -41,16 +41,28 @@ static struct MHD_Response *from_text(const pen__text *text)
                                            MHD_RESPMEM_MUST_COPY);
 }
 
+/* Count the bytes of an answer that is a copy of its own, until it is sent.  Who holds nothing may
+ * always have one: somebody must be able to look what keeps a node busy. */
+static bool hold_text(pen__exchange *x, int64_t len)
+{
+    pthread_mutex_lock(&x->node->lock);
+    const bool is_held = x->client->held_bytes == 0 || pen__may_hold(x, len);
+    if (is_held) {
+        pen__hold(x, len);
+        x->node->stats.sent_bytes += len;
+    }
+    pthread_mutex_unlock(&x->node->lock);
+    return is_held;
+}
+
 enum MHD_Result pen__answer_text(pen__exchange *x, unsigned status, const char *type,
                                  pen__text *text)
 {
-    struct MHD_Response *response = text->failed ? NULL : from_text(text);
-    if (response) {
-        pthread_mutex_lock(&x->node->lock);
-        x->node->stats.sent_bytes += (int64_t)text->len;
-        pthread_mutex_unlock(&x->node->lock);
-    }
+    const bool is_held = hold_text(x, (int64_t)text->len);
+    struct MHD_Response *response = is_held && !text->failed ? from_text(text) : NULL;
     pen__text_fini(text);
+    if (!is_held)
+        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for the answer");
     return pen__answer_with(x, status, response, type);
 }
 
@@ -114,21 +126,34 @@ enum MHD_Result pen__answer_root(pen__exchange *x)
     return pen__answer_text(x, MHD_HTTP_OK, json_type, &text);
 }
 
-enum MHD_Result pen__answer_dataset(pen__exchange *x)
+int pen__served_describe(pen__served *served)
 {
-    const pen_dataset *ds = x->served->ds;
-    pen__text text = {0};
-    pen__text_add(&text, "{");
-    add_dataset(&text, x->served);
-    pen__text_add(&text, ", \"kind\": \"%s\", \"classes\": [",
+    const pen_dataset *ds = served->ds;
+    pen__text *text = &served->description;
+    pen__text_add(text, "{");
+    add_dataset(text, served);
+    pen__text_add(text, ", \"kind\": \"%s\", \"classes\": [",
                   pen_source_kind_name(pen_dataset_kind(ds)));
     for (int64_t i = 0; i < pen_dataset_class_count(ds); i++) {
         const char *name = pen_dataset_class_name(ds, i);
-        pen__text_add(&text, i ? ", " : "");
-        pen__text_add_json(&text, name, strlen(name));
+        pen__text_add(text, i ? ", " : "");
+        pen__text_add_json(text, name, strlen(name));
     }
-    pen__text_add(&text, "], \"page\": %d}\n", PEN__NODE_PAGE);
-    return pen__answer_text(x, MHD_HTTP_OK, json_type, &text);
+    pen__text_add(text, "], \"page\": %d}\n", PEN__NODE_PAGE);
+    return text->failed ? PEN_ENOMEM : 0;
+}
+
+/* There may be thousands of classes, and as many who ask and do not read: all get the same bytes.
+ */
+enum MHD_Result pen__answer_dataset(pen__exchange *x)
+{
+    const pen__text *text = &x->served->description;
+    pthread_mutex_lock(&x->node->lock);
+    x->node->stats.sent_bytes += (int64_t)text->len;
+    pthread_mutex_unlock(&x->node->lock);
+    return pen__answer_with(
+        x, MHD_HTTP_OK,
+        MHD_create_response_from_buffer(text->len, text->data, MHD_RESPMEM_PERSISTENT), json_type);
 }
 
 /* ---- blocks ---- */

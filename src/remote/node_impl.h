@@ -64,7 +64,8 @@ typedef enum pen__page_headers {
 typedef struct pen__served {
     char name[PEN__NODE_NAME];
     pen_dataset *ds;
-    pen__sidecar *marks; /* where parts of JPEG files begin, if loaders found that out; or NULL */
+    pen__text description; /* what is answered to who asks for it */
+    pen__sidecar *marks;   /* where parts of JPEG files begin, if loaders found that out; or NULL */
     pthread_mutex_t header_lock;
     uint8_t *headers; /* PEN__NODE_HEADER a sample, byte 7 is 1 once it is known; or NULL */
 } pen__served;
@@ -335,6 +336,8 @@ enum MHD_Result pen__answer_text(pen__exchange *exchange, unsigned status, const
 enum MHD_Result pen__answer_with(pen__exchange *exchange, unsigned status,
                                  struct MHD_Response *response, const char *type);
 enum MHD_Result pen__answer_root(pen__exchange *exchange);
+/* Write its description, once and for all; PEN_ENOMEM. */
+int pen__served_describe(pen__served *served);
 enum MHD_Result pen__answer_dataset(pen__exchange *exchange);
 enum MHD_Result pen__answer_block(pen__exchange *exchange);
 enum MHD_Result pen__answer_frames(pen__exchange *exchange);

@@ -61,6 +61,30 @@ def test_samples_that_nobody_reads_stay_within_memory(tmp_path: Path, method: st
         assert len(node.get("/v1/data/data/samples/0").read()) == 8_000_000
 
 
+def test_a_description_that_nobody_reads_is_there_once(tmp_path: Path) -> None:
+    for number in range(2000):
+        place = tmp_path / "data" / f"{number:04}{chr(1) * 240}"  # six letters each, in JSON
+        place.mkdir(parents=True)
+        (place / "0.jpg").write_bytes(b"x")
+    with serving(tmp_path / "data", "--cpus", 1) as node:
+        assert len(node.get("/v1/data/data").read()) > 2_800_000
+        before = node.memory("VmHWM")
+        peers = [deaf(node, request("GET", "/v1/data/data") * 4) for _ in range(40)]
+        until(lambda: node.metric('responses_total{status="200"}') > len(peers))
+        assert node.memory("VmHWM") < before + 30e6  # they asked for 112 MB, four times
+        close(peers)
+
+
+def test_metrics_that_nobody_reads_are_counted(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 256)
+    with serving(root) as node:
+        assert node.metric("buffered_bytes") == 0
+        peer = deaf(node, request("GET", "/metrics") * 3000)  # until the kernel takes no more
+        until(lambda: node.metric("buffered_bytes") > 1000)
+        peer.close()
+        until(lambda: node.metric("buffered_bytes") == 0)
+
+
 def test_who_finds_no_memory_in_time_is_told_and_others_find_some(tmp_path: Path) -> None:
     root = large(tmp_path / "data", 8_000_000)
     path = "/v1/data/data/samples/0"
