@@ -395,7 +395,7 @@ static enum MHD_Result put_pipeline(pen__exchange *x)
                                  "the hash of this pipeline is another one");
     }
     pthread_mutex_lock(&x->node->lock);
-    const bool is_new = pen__pipelines_put(&x->node->pipelines, pipe);
+    const bool is_new = pen__pipelines_put(&x->node->pipelines, pipe, x->client->address);
     pthread_mutex_unlock(&x->node->lock);
     pen_pipeline_unref(pipe);
     return answer_put(x, is_new);

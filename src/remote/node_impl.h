@@ -48,6 +48,7 @@ enum {
     PEN__NODE_PAGE = 1024, /* samples of a page of the manifest */
     PEN__NODE_HEADER = 12, /* bytes of an image's header there */
     PEN__NODE_PIPELINES = 256,
+    PEN__NODE_PIPELINES_EACH = 64, /* of one client */
     PEN__CHUNK_BYTES = 64 * 1024 - 64,
     PEN__FRAME_HEAD_BYTES = 36,
     PEN__ETAG_TEXT = PEN__DIGEST_TEXT + 2,
@@ -109,6 +110,7 @@ typedef struct pen__pipelines {
     struct {
         pen_pipeline *pipe;
         uint64_t used;
+        uint8_t owner[16]; /* the address that put it first */
     } all[PEN__NODE_PIPELINES];
     int n;
     uint64_t clock;
@@ -116,8 +118,9 @@ typedef struct pen__pipelines {
 
 /* A new reference, or NULL. */
 pen_pipeline *pen__pipelines_get(pen__pipelines *store, const char *hash);
-/* Keep it (a reference of the store's own); the least recently used one leaves.  True: new. */
-bool pen__pipelines_put(pen__pipelines *store, pen_pipeline *pipe);
+/* Keep it (a reference of the store's own); where there is no place, the least recently used one
+ * leaves: of the owner's where those are many, of all others otherwise.  True: new. */
+bool pen__pipelines_put(pen__pipelines *store, pen_pipeline *pipe, const uint8_t owner[16]);
 void pen__pipelines_fini(pen__pipelines *store);
 
 /* ---- bytes on their way ---- */

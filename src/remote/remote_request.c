@@ -384,9 +384,10 @@ static pen__outcome judge_status(const pen__request *request, char *cause, size_
     pen__http_explain_status(status, request->answer.data, request->answer.len, cause, cause_cap);
     if (request->kind == PEN__REQUEST_PUT && status == 422)
         return PEN__OUTCOME_REFUSES_PIPELINE;
-    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && *request->pipeline &&
-        !pen__server_has_put(request->server, request->pipeline))
-        return PEN__OUTCOME_LACKS_PIPELINE;
+    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && *request->pipeline)
+        return pen__server_has_put(request->server, request->pipeline)
+                   ? PEN__OUTCOME_FORGETS_PIPELINE
+                   : PEN__OUTCOME_LACKS_PIPELINE;
     bool may_change = status >= 500 || status < 400 || status == 404 || status == 408 ||
                       status == 409 || status == 429;
     return may_change ? PEN__OUTCOME_FAILED : PEN__OUTCOME_REFUSED;

@@ -25,6 +25,7 @@ typedef enum pen__outcome {
     PEN__OUTCOME_DID,
     PEN__OUTCOME_FAILED,         /* the server's or the network's fault: ask again, or elsewhere */
     PEN__OUTCOME_LACKS_PIPELINE, /* put it, then ask again */
+    PEN__OUTCOME_FORGETS_PIPELINE, /* it was put, and is not there */
     PEN__OUTCOME_REFUSES_PIPELINE,
     PEN__OUTCOME_REFUSED, /* asking again would not help */
 } pen__outcome;

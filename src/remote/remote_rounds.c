@@ -264,6 +264,12 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code)
     case PEN__OUTCOME_LACKS_PIPELINE:
         want_pipeline(request);
         break;
+    case PEN__OUTCOME_FORGETS_PIPELINE:
+        if (pen__server_forgets(server, request->pipeline))
+            pen__server_note(server, request->pipeline, false, true);
+        else
+            put_aside(c, request, -1, cause);
+        break;
     case PEN__OUTCOME_REFUSES_PIPELINE:
         pen__server_note(server, request->pipeline, false, true);
         drop_wanted(server);

@@ -121,9 +121,18 @@ bool pen__server_has_put(const pen__server *server, const char *hash)
     return at >= 0 && server->pipelines[at].is_put;
 }
 
+bool pen__server_forgets(pen__server *server, const char *hash)
+{
+    const bool has_before = strcmp(server->forgotten, hash) == 0;
+    snprintf(server->forgotten, sizeof server->forgotten, "%s", hash);
+    return has_before;
+}
+
 void pen__server_did(pen__server *server, const char *pipeline)
 {
     int at = find(server, pipeline);
+    if (*pipeline && strcmp(server->forgotten, pipeline) == 0)
+        server->forgotten[0] = '\0';
     if (at >= 0)
         server->pipelines[at].is_put = false;
     server->n_faults = 0;

@@ -56,6 +56,7 @@ typedef struct pen__server {
     pen__pace pace;                /* of the last request */
     pen__server_pipeline pipelines[PEN__SERVER_PIPELINES];
     int n_noted; /* so far: the oldest gives way, and is simply found out again */
+    char forgotten[PEN__DIGEST_TEXT]; /* the last one it had forgotten after it was told, or "" */
 } pen__server;
 
 typedef struct pen__fault {
@@ -74,6 +75,10 @@ void pen__server_did(pen__server *server, const char *pipeline);
 void pen__server_note(pen__server *server, const char *pipeline, bool is_put, bool is_refused);
 bool pen__server_refuses(const pen__server *server, const char *pipeline);
 bool pen__server_has_put(const pen__server *server, const char *pipeline);
+
+/* It does not know a pipeline that it was told, and nothing came between.  Was that so before? Then
+ * it is no fault that goes away, and stored files are what is to be had. */
+bool pen__server_forgets(pen__server *server, const char *pipeline);
 
 /* May it be asked for something again?  And: it is. */
 bool pen__server_may_repeat(const pen__server *server, int64_t now_ns);

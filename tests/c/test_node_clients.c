@@ -104,29 +104,56 @@ static void thousands_of_addresses_come_and_go(void **state)
     assert_true(clients.n <= clients.cap);
 }
 
+/* Put pipeline number i for one of the clients; true: it is new.  `hash` gets its hash. */
+static bool put(pen__pipelines *store, int i, uint8_t client, char hash[PEN__DIGEST_TEXT])
+{
+    const uint8_t owner[16] = {client};
+    pen_pipeline *pipe = make((pen_op[]){pen_op_center_crop(8 + i, 8)}, 1);
+    const bool is_new = pen__pipelines_put(store, pipe, owner);
+    assert_false(pen__pipelines_put(store, pipe, owner));
+    memcpy(hash, pen_pipeline_hash(pipe), PEN__DIGEST_TEXT);
+    pen_pipeline_unref(pipe);
+    return is_new;
+}
+
+static bool is_known(pen__pipelines *store, const char *hash)
+{
+    pen_pipeline *pipe = pen__pipelines_get(store, hash);
+    pen_pipeline_unref(pipe);
+    return pipe != NULL;
+}
+
 static void the_pipeline_not_used_for_longest_leaves(void **state)
 {
     (void)state;
     const int64_t live = pen__mem_live();
     static pen__pipelines store;
-    char first[PEN__DIGEST_TEXT], second[PEN__DIGEST_TEXT];
+    char first[PEN__DIGEST_TEXT], second[PEN__DIGEST_TEXT], hash[PEN__DIGEST_TEXT];
     for (int i = 0; i <= PEN__NODE_PIPELINES; i++) {
-        pen_pipeline *pipe = make((pen_op[]){pen_op_center_crop(8 + i, 8)}, 1);
-        if (i < 2)
-            memcpy(i ? second : first, pen_pipeline_hash(pipe), sizeof first);
         if (i == PEN__NODE_PIPELINES) /* the first one is in use again before the last comes */
-            pen_pipeline_unref(pen__pipelines_get(&store, first));
-        assert_true(pen__pipelines_put(&store, pipe));
-        assert_false(pen__pipelines_put(&store, pipe));
-        pen_pipeline_unref(pipe);
+            assert_true(is_known(&store, first));
+        assert_true(put(&store, i, (uint8_t)(i % 8), i == 0 ? first : i == 1 ? second : hash));
     }
-    assert_null(pen__pipelines_get(&store, second));
-    pen_pipeline *kept = pen__pipelines_get(&store, first);
-    assert_non_null(kept);
-    pen_pipeline_unref(kept);
-    assert_null(pen__pipelines_get(&store, "0123456789abcdef0123456789abcdef"));
+    assert_false(is_known(&store, second));
+    assert_true(is_known(&store, first));
+    assert_false(is_known(&store, "0123456789abcdef0123456789abcdef"));
     pen__pipelines_fini(&store);
     assert_int_equal(pen__mem_live(), live);
+}
+
+static void who_puts_many_pipelines_makes_nobody_elses_leave(void **state)
+{
+    (void)state;
+    static pen__pipelines store;
+    char others[2][PEN__DIGEST_TEXT], early[PEN__DIGEST_TEXT], hash[PEN__DIGEST_TEXT];
+    assert_true(put(&store, 0, 1, others[0]));
+    assert_true(put(&store, 1, 2, others[1]));
+    for (int i = 2; i < 2000; i++)
+        assert_true(put(&store, i, 3, i == 2 ? early : hash));
+    assert_true(is_known(&store, others[0]) && is_known(&store, others[1]));
+    assert_true(is_known(&store, hash) && !is_known(&store, early));
+    assert_int_equal(store.n, 2 + PEN__NODE_PIPELINES_EACH);
+    pen__pipelines_fini(&store);
 }
 
 int main(void)
@@ -138,6 +165,7 @@ int main(void)
         CASE(cpu_time_is_limited_and_comes_back_with_time),
         CASE(thousands_of_addresses_come_and_go),
         CASE(the_pipeline_not_used_for_longest_leaves),
+        CASE(who_puts_many_pipelines_makes_nobody_elses_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

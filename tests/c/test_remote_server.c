@@ -157,6 +157,20 @@ static void each_pipeline_has_a_story_of_its_own(void **state)
     assert_true(pen__server_refuses(&server, "998") && !pen__server_refuses(&server, "a"));
 }
 
+static void what_is_forgotten_again_and_again_is_a_fault_once(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    assert_false(pen__server_forgets(&server, "a"));
+    fail_at(&server, 0, 0, -1, "404"); /* it may have been restarted, and is told again */
+    pen__server_did(&server, "");
+    assert_true(pen__server_forgets(&server, "a"));
+    assert_false(pen__server_forgets(&server, "b"));
+    assert_false(pen__server_forgets(&server, "a"));
+    pen__server_did(&server, "a"); /* it works */
+    assert_false(pen__server_forgets(&server, "a"));
+}
+
 static void the_least_busy_of_those_that_work_is_chosen(void **state)
 {
     (void)state;
@@ -231,6 +245,7 @@ int main(void)
         cmocka_unit_test(repeats_have_a_budget_that_time_and_successes_fill),
         cmocka_unit_test(repeats_stay_a_part_of_what_a_server_answers),
         cmocka_unit_test(each_pipeline_has_a_story_of_its_own),
+        cmocka_unit_test(what_is_forgotten_again_and_again_is_a_fault_once),
         cmocka_unit_test(the_least_busy_of_those_that_work_is_chosen),
         cmocka_unit_test(who_fails_rests_while_others_work),
         cmocka_unit_test(who_brings_far_less_than_others_lags),

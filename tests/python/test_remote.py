@@ -144,6 +144,18 @@ def test_a_node_that_cannot_do_the_pipeline_sends_files(node, folder, stream):
     assert stream(node.url("pictures")) == stream(folder)
 
 
+def test_a_node_that_forgets_every_pipeline_sends_files(node, folder, stream):
+    class Sieve(set):
+        def add(self, _):
+            pass
+
+    node.pipelines = Sieve()
+    assert stream(node.url("pictures"), epochs=2) == stream(folder, epochs=2)
+    assert sum(method == "PUT" for method, _ in node.seen) == 2
+    assert node.orders
+    assert all(order["pipeline"] is None for order in node.orders)
+
+
 def test_many_waiting_threads_become_few_requests(node, folder):
     remote = penstock.Dataset(node.url("pictures"))
     local = penstock.Dataset(folder)
