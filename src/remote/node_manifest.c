@@ -76,6 +76,10 @@ int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_
 
 /* ---- headers ---- */
 
+/* Sides have two bytes each, and an image that has larger ones is none: pen_image_probe and
+ * pen__parcel_takes let no such thing through. */
+_Static_assert(PEN_IMAGE_MAX_SIDE <= UINT16_MAX, "sides of images need more than two bytes");
+
 static void write_header(const pen_image_info *info, uint8_t out[PEN__NODE_HEADER])
 {
     const uint8_t flags = (uint8_t)((info->is_progressive ? 1 : 0) | (info->is_grey ? 2 : 0) |

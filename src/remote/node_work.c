@@ -159,14 +159,16 @@ static int count_error(pen_node *node, int code)
     return code;
 }
 
-/* The lock is held.  A stream that lacks a frame ends with an error, and the client asks again. */
+/* The lock is held.  A stream that lacks a frame is never complete: it ends with an error, and the
+ * client asks again. */
 static void put_frame(pen_node *node, pen__exchange *x, const uint8_t *frame, size_t len)
 {
-    x->n_framed++;
-    if (pen__queue_put(&x->queue, &node->chunks, frame, len) != 0)
+    if (pen__queue_put(&x->queue, &node->chunks, frame, len) != 0) {
         x->rc = PEN_ENOMEM;
-    else
-        pen__hold(x, (int64_t)len);
+        return;
+    }
+    x->n_framed++;
+    pen__hold(x, (int64_t)len);
 }
 
 static void put_error(pen_node *node, pen__exchange *x, int item, int code, const char *why)

@@ -104,6 +104,26 @@ static void answers_stay_within_memory(void **state)
     assert_int_equal(one.held_bytes, 0);
 }
 
+/* Or else a stream would end as if it was whole. */
+static void a_frame_without_memory_is_not_counted(void **state)
+{
+    (void)state;
+    static pen_node node;
+    static pen__node_order order = {.n_items = 3};
+    pen__client client = {0};
+    pen__exchange x = {.node = &node, .client = &client, .order = &order};
+    pen__mem_fail_at(1);
+    pen__work_give_up(&node, &x, PEN_EIO, "too late");
+    pen__mem_fail_at(0);
+    assert_int_equal(x.rc, PEN_ENOMEM);
+    assert_int_equal(x.next_item, 3);
+    assert_int_equal(x.n_framed, 2);
+    assert_int_equal(x.queue.bytes, 2 * (PEN__FRAME_HEAD_BYTES + strlen("too late")));
+    assert_int_equal(client.held_bytes, x.queue.bytes);
+    pen__queue_drop(&x.queue, &node.chunks);
+    pen__chunks_fini(&node.chunks);
+}
+
 static void a_frames_head_says_what_follows(void **state)
 {
     (void)state;
@@ -127,6 +147,7 @@ int main(void)
         cmocka_unit_test(what_goes_in_comes_out),
         cmocka_unit_test(without_memory_nothing_is_put),
         cmocka_unit_test(answers_stay_within_memory),
+        cmocka_unit_test(a_frame_without_memory_is_not_counted),
         cmocka_unit_test(a_frames_head_says_what_follows),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
