@@ -109,6 +109,28 @@ def primitives(image, drawn, op):
     return image
 
 
+def affine_grid(theta, w, h, ow, oh):
+    """torchvision's _gen_affine_grid with the product's order of operations spelled out.
+
+    torch leaves it to its matrix library, which adds the three terms otherwise on processors of
+    another make; the stream must not. This is what it does on Intel's.
+    """
+    x = torch.arange(ow) - (ow - 1) * 0.5
+    y = (torch.arange(oh) - (oh - 1) * 0.5)[:, None]
+    axes = []
+    for (a, b, c), size in zip(theta[0], (w, h), strict=True):
+        a, b, c = a / (0.5 * size), b / (0.5 * size), c / (0.5 * size)
+        first = x * a
+        fused = (y.double() * b.double() + first.double()).float()
+        axes.append((first + y * b if 6 * ow * oh < 400 else fused) + c)
+    return torch.stack(axes, dim=-1)[None]
+
+
+@pytest.fixture(autouse=True)
+def same_grid(monkeypatch):
+    monkeypatch.setattr(transforms._functional_tensor, "_gen_affine_grid", affine_grid)
+
+
 def aug_mix(image, drawn, op):
     """The loops of torchvision's AugMix, which works on tensors."""
     batch = functional.pil_to_tensor(image)[None]
