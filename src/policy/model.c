@@ -44,7 +44,8 @@ enum {
     SMOOTH = 8,      /* periods */
     IS_A_JUMP = 3,   /* periods in a row, of a rate that has changed much */
     STAYS_NEW = 8,   /* periods in a row: then it is no chance */
-    RECENT = 12
+    RECENT = 12,
+    MIXED = 2 /* periods, after others or cores came or went */
 };
 
 static const double waits = 0.03;       /* of the time: worth doing something about */
@@ -293,6 +294,7 @@ static void note_machine(memory *m, const pen_policy_state *s, pen_knobs *knobs,
     if (!rivals_changed(m, s) && !has_other_cores)
         return;
     m->base = (pen__measure){0};
+    m->n_mixed = MIXED;
     m->lasting_waits = m->beside = 0;
     for (change what = BESIDE_OTHERS; what <= BACK_TO_CORES; what++)
         m->hold[what] = m->hold_next[what] = 0;
@@ -356,6 +358,10 @@ static void decide_threads(memory *m, const pen_policy_state *state, const pen_k
     note_reading(m, s, knobs);
     note_machine(m, s, knobs, reason);
     age_holds(m);
+    if (m->n_mixed > 0) { /* a quota, for one, lets threads run on for a while */
+        m->n_mixed--;
+        return;
+    }
     if (m->trial.is_on) {
         finish_trial(m, s, table, knobs, reason);
         return;

@@ -7,8 +7,8 @@ enum {
     MOST_SETTLE = 5,
     MOST_STEP = 4,
     FIRST_READERS = 32,
-    BEFORE_OTHERS = 6, /* periods: turns beside others vary from one to the next */
-    BESIDE_THEM = 8,
+    BEFORE_OTHERS = 5, /* periods: turns beside others vary from one to the next */
+    BESIDE_THEM = 8,   /* and so do those that a quota leaves */
 };
 
 static const double margin = 1.15;   /* above the wanted rate */
@@ -30,6 +30,14 @@ static void begin(memory *m, change what, const pen_knobs *before, double gain)
 {
     m->subject = what;
     pen__trial_begin(&m->trial, before, &m->base, gain, SETTLE);
+}
+
+/* Fewer threads for fewer turns: what that brings varies, and so does what was before. */
+static void begin_with_turns(memory *m, change what, const pen_knobs *before)
+{
+    begin(m, what, before, PEN__GIVES_BACK);
+    m->trial.loss = chance;
+    m->trial.periods = BESIDE_THEM;
 }
 
 /* What the readers before had asked for still comes: that much longer until it can be judged. */
@@ -143,9 +151,7 @@ static bool leave_to_others(memory *m, const pen_policy_state *s, const pen_knob
     if (!is_crowded(m, s, workers) || workers > ceil(s->cores) ||
         !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, left, false))
         return false;
-    begin(m, BESIDE_OTHERS, &before, PEN__GIVES_BACK);
-    m->trial.loss = chance;
-    m->trial.periods = BESIDE_THEM;
+    begin_with_turns(m, BESIDE_OTHERS, &before);
     pen__reason(reason, "try %g workers: other programs take %.1f cores",
                 knobs->value[PEN_KNOB_WORKERS], pen__or(s->other_cores, 0));
     return true;
@@ -172,7 +178,7 @@ static bool back_to_cores(memory *m, const pen_policy_state *s, const pen_knob_i
     const pen_knobs before = *knobs;
     if (m->has_rivals || !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, ceil(s->cores), false))
         return false;
-    begin(m, BACK_TO_CORES, &before, PEN__GIVES_BACK);
+    begin_with_turns(m, BACK_TO_CORES, &before);
     pen__reason(reason, "try %g workers: no others want the cores", knobs->value[PEN_KNOB_WORKERS]);
     return true;
 }

@@ -293,6 +293,29 @@ static void model_gives_workers_back_with_the_cores(void **state)
     assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
 }
 
+/* A quota lets threads run on for a period, and what they make varies by a tenth. */
+static void model_gives_workers_back_to_a_quota_whatever_the_noise(void **state)
+{
+    (void)state;
+    int n_given = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        world w = usual();
+        w.read_s = 0;
+        w.noise = 0.1;
+        w.random = seed;
+        driver d;
+        start(&d, "model", &w);
+        run(&d, &w, 60);
+        pen_policy_state first = look(&w, &d);
+        first.cores = 1;
+        ask(&d, &first);
+        w.cores = 1;
+        run(&d, &w, 19);
+        n_given += d.knobs.value[PEN_KNOB_WORKERS] == 1;
+    }
+    assert_in_range(n_given, 36, 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +332,7 @@ int main(void)
         cmocka_unit_test(model_does_not_answer_rivals_that_are_there_for_a_moment),
         cmocka_unit_test(model_tires_of_trials_that_are_called_off),
         cmocka_unit_test(model_gives_workers_back_with_the_cores),
+        cmocka_unit_test(model_gives_workers_back_to_a_quota_whatever_the_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
