@@ -116,6 +116,17 @@ bool pen__jpeg_count_c(pen__jpeg_count_job *job);
 bool pen__jpeg_count_avx512(pen__jpeg_count_job *job);
 #endif
 
+/* The one for lanes, where pen__jpeg_stretches_are_possible; elsewhere it is no quicker than a
+ * scan, and of no use. */
+static inline bool pen__jpeg_count(pen__jpeg_count_job *job)
+{
+#if defined(__x86_64__)
+    return pen__jpeg_count_avx512(job);
+#else
+    return pen__jpeg_count_c(job);
+#endif
+}
+
 /* For these two.  Piece i begins; */
 void pen__jpeg_count_begin(pen__jpeg_count_job *job, int i);
 /* it is at `bit`, at or behind its goal, and all MCUs before that are in its list: whether that is

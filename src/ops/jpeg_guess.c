@@ -241,19 +241,12 @@ static bool is_cancelled(const pen__jpeg_guess_job *job)
     return job->cancel && atomic_load_explicit(job->cancel, memory_order_relaxed);
 }
 
-/* Behind the last row whose marks are known. */
-static pen__jpeg_mark first_place(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks)
-{
-    return marks->n_rows > 0 ? pen__jpeg_marks_get(marks, marks->n_rows * marks->grid.per_row)
-                             : pen__jpeg_first_mark(job->frame);
-}
-
 bool pen__jpeg_guess_is_worth_it(const pen__jpeg_guess_job *job, const pen__jpeg_marks *marks)
 {
     if (marks->grid.per_row == 0 || marks->n_rows >= job->n_rows ||
         job->frame->restart_interval > 0)
         return false;
-    size_t at = first_place(job, marks).at;
+    size_t at = pen__jpeg_marks_end(marks, job->frame).at;
     return at < job->len && bytes_wanted(job, marks, at) >= (size_t)MIN_FIRST * job->min_piece;
 }
 
@@ -271,7 +264,7 @@ void pen__jpeg_guess(const pen__jpeg_guess_job *job, pen__jpeg_marks *marks)
     r.count.room = mcus_of_piece(job);
     r.column = 0;
     r.to_mark = grid->n_columns < grid->step ? grid->n_columns : grid->step;
-    r.here = first_place(job, marks);
+    r.here = pen__jpeg_marks_end(marks, job->frame);
     r.is_at_marker = r.is_over = false;
     r.n_bytes = r.bit = 0;
     r.at = 0;

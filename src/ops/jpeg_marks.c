@@ -132,6 +132,12 @@ pen__jpeg_mark pen__jpeg_marks_get(const pen__jpeg_marks *marks, int32_t i)
     return mark;
 }
 
+pen__jpeg_mark pen__jpeg_marks_end(const pen__jpeg_marks *marks, const pen__jpeg_frame *frame)
+{
+    return marks->n_rows > 0 ? pen__jpeg_marks_get(marks, marks->n_rows * marks->grid.per_row)
+                             : pen__jpeg_first_mark(frame);
+}
+
 bool pen__jpeg_marks_add(pen__jpeg_marks *marks, const pen__jpeg_mark *mark)
 {
     const pen__jpeg_grid *grid = &marks->grid;

@@ -57,6 +57,8 @@ bool pen__jpeg_marks_load(pen__jpeg_marks *marks, const uint8_t *entry, size_t e
 
 /* Mark number i, from 0 to n_rows * per_row. */
 pen__jpeg_mark pen__jpeg_marks_get(const pen__jpeg_marks *marks, int32_t i);
+/* Where the first row of MCUs begins that is not known. */
+pen__jpeg_mark pen__jpeg_marks_end(const pen__jpeg_marks *marks, const pen__jpeg_frame *frame);
 /* The next one; false if it cannot be kept, and then none can from here on. */
 bool pen__jpeg_marks_add(pen__jpeg_marks *marks, const pen__jpeg_mark *mark);
 

@@ -342,8 +342,7 @@ static int decode_unknown(strips *s, int32_t first, int32_t wanted, int32_t n)
     if (!pen__jpeg_start_scans(s))
         return PEN__JPEG_DECLINED;
     int32_t i = s->marks->n_rows;
-    pen__jpeg_mark mark = i > 0 ? pen__jpeg_marks_get(s->marks, i * s->marks->grid.per_row)
-                                : pen__jpeg_first_mark(&s->frame);
+    pen__jpeg_mark mark = pen__jpeg_marks_end(s->marks, &s->frame);
     if (!pen__jpeg_scan_seek(&s->scans[0], &mark, (int64_t)i * s->n_columns,
                              PEN__JPEG_CHUNK_BYTES) ||
         (i == 0 && s->gathers && !gather(s)))
@@ -396,12 +395,6 @@ static bool is_ours(strips *s)
  * gathered in passing. */
 typedef enum source { GIVEN, GUESSED, PASSED } source;
 
-#if defined(__x86_64__)
-static bool (*const count_mcus)(pen__jpeg_count_job *) = pen__jpeg_count_avx512;
-#else
-static bool (*const count_mcus)(pen__jpeg_count_job *) = pen__jpeg_count_c; /* no lanes, no use */
-#endif
-
 static pen__jpeg_guess_job guess_job(const strips *s, const pen__jpeg_window *own)
 {
     return (pen__jpeg_guess_job){.frame = &s->frame,
@@ -410,7 +403,7 @@ static pen__jpeg_guess_job guess_job(const strips *s, const pen__jpeg_window *ow
                                  .room = s->room,
                                  .tables = own->count_tables,
                                  .cancel = s->job->cancel,
-                                 .count = count_mcus,
+                                 .count = pen__jpeg_count,
                                  .n_rows = s->n_strips_read,
                                  .min_piece = PEN__JPEG_GUESS_MIN_PIECE};
 }
