@@ -28,7 +28,6 @@
 #include "base/mem.h"
 #include "ops/jpeg_bits.h"
 #include "ops/jpeg_cut_head.h"
-#include "ops/jpeg_marks.h"
 #include "ops/jpeg_need.h"
 #include "ops/jpeg_put.h"
 
@@ -321,7 +320,7 @@ static bool cut_known_strip(walk *w, int32_t strip)
 static bool cut_unknown_strips(walk *w, int32_t known)
 {
     const pen__jpeg_need *need = &w->need;
-    pen__jpeg_mark mark = known > 0 ? mark_at(w, known, 0) : pen__jpeg_first_mark(w->frame);
+    pen__jpeg_mark mark = pen__jpeg_marks_end(w->marks, w->frame);
     if (!pen__jpeg_scan_seek(&w->scan, &mark, (int64_t)known * need->n_columns,
                              PEN__JPEG_CHUNK_BYTES))
         return false;
@@ -404,17 +403,16 @@ static bool is_in_image(const pen__jpeg_frame *f, pen__rect r)
            r.h <= f->height - r.y;
 }
 
-int64_t pen__jpeg_cut(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len, pen__rect window,
-                      const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
-                      pen__rect *kept)
+/* Header to need.  False: the file is declined. */
+static bool begin(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len, pen__rect window,
+                  pen__rect *kept)
 {
     walk *w = &cutter->walk;
     pen__jpeg_frame *frame = &cutter->frame;
     if (!pen__jpeg_frame_read(frame, src, len) || !is_in_image(frame, window) ||
         !pen__jpeg_scan_start(&w->scan, frame, &cutter->tables, src, len, cutter->chunk))
-        return 0;
+        return false;
     w->frame = frame;
-    w->marks = &cutter->marks;
     w->need = pen__jpeg_need_of(frame, window);
     set_luma(w, window);
     *kept = kept_rect(w);
@@ -422,13 +420,41 @@ int64_t pen__jpeg_cut(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len, 
         w->need.first_column--;
         *kept = kept_rect(w);
     }
-    int64_t n = 0;
-    pen__jpeg_marks_begin(&cutter->marks, frame, len);
-    if (n_marks > 0 && pen__jpeg_marks_load(&cutter->marks, marks, n_marks, src, len)) {
-        n = cut_marked(cutter, window, dst, dst_cap, *kept);
+    return true;
+}
+
+/* With marks, if there are any, and without if they lead nowhere. */
+static int64_t cut_begun(pen__jpeg_cutter *cutter, size_t len, pen__rect window,
+                         const pen__jpeg_marks *marks, uint8_t *dst, size_t dst_cap, pen__rect kept)
+{
+    walk *w = &cutter->walk;
+    if (marks) {
+        w->marks = marks;
+        int64_t n = cut_marked(cutter, window, dst, dst_cap, kept);
         if (n > 0 || w->put.is_full)
             return n;
-        pen__jpeg_marks_begin(&cutter->marks, frame, len);
     }
-    return cut_marked(cutter, window, dst, dst_cap, *kept);
+    pen__jpeg_marks_begin(&cutter->marks, &cutter->frame, len);
+    w->marks = &cutter->marks;
+    return cut_marked(cutter, window, dst, dst_cap, kept);
+}
+
+int64_t pen__jpeg_cut_known(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len,
+                            pen__rect window, const pen__jpeg_marks *marks, uint8_t *dst,
+                            size_t dst_cap, pen__rect *kept)
+{
+    return begin(cutter, src, len, window, kept)
+               ? cut_begun(cutter, len, window, marks, dst, dst_cap, *kept)
+               : 0;
+}
+
+int64_t pen__jpeg_cut(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len, pen__rect window,
+                      const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
+                      pen__rect *kept)
+{
+    if (!begin(cutter, src, len, window, kept))
+        return 0;
+    pen__jpeg_marks_begin(&cutter->marks, &cutter->frame, len);
+    bool is_known = n_marks > 0 && pen__jpeg_marks_load(&cutter->marks, marks, n_marks, src, len);
+    return cut_begun(cutter, len, window, is_known ? &cutter->marks : NULL, dst, dst_cap, *kept);
 }

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "ops/image.h"
+#include "ops/jpeg_marks.h"
 
 /* One thread's state, reused from file to file. */
 typedef struct pen__jpeg_cutter pen__jpeg_cutter;
@@ -37,5 +38,10 @@ void pen__jpeg_cutter_free(pen__jpeg_cutter *cutter);
 int64_t pen__jpeg_cut(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len, pen__rect window,
                       const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
                       pen__rect *kept);
+
+/* The same with marks that were found to be this file's (jpeg_index.h), or NULL. */
+int64_t pen__jpeg_cut_known(pen__jpeg_cutter *cutter, const uint8_t *src, size_t len,
+                            pen__rect window, const pen__jpeg_marks *marks, uint8_t *dst,
+                            size_t dst_cap, pen__rect *kept);
 
 #endif
