@@ -5,7 +5,8 @@
  * For every file of a dataset and some epochs, the window is drawn as a loader draws it for
  * RandomResizedCrop(224).  Printed are bytes as shares of the files', and processor time of one
  * thread for one sample, the smallest of some runs of each.  "Index" is with marks that say where
- * parts of JPEG files begin.  Each cut and each coded crop is decoded again and compared.
+ * parts of JPEG files begin; what it takes to make those of a file is in the last line.  Each cut
+ * and each coded crop is decoded again and compared.
  */
 #include <penstock/penstock.h>
 
@@ -20,11 +21,13 @@
 #include "engine/run.h"
 #include "ops/decode.h"
 #include "ops/jpeg_cut.h"
+#include "ops/jpeg_index.h"
 
 enum { SIDE = 224, RUNS = 3, N_PIXELS = SIDE * SIDE * 3 };
 
 typedef enum row { RAW, PIXELS, PIXELS_OR_RAW, CUT, CODED, CODED_CROP, BEST, N_ROWS } row;
 typedef enum time_of {
+    INDEXING,
     CUTTING,
     CUTTING_INDEXED,
     CROPPING,
@@ -51,11 +54,12 @@ typedef struct bench {
     pen_pipeline *pipe;
     pen__decoder *dec;
     pen__jpeg_cutter *cutter;
+    pen__jpeg_indexer *indexer;
     uint8_t *scratch, *pixels, *packed, *code, *again;
     size_t n_scratch;
     void *code_scratch;
-    double bytes[N_ROWS], ms[N_TIMES];
-    int64_t n, n_cut, n_coded_wins;
+    double bytes[N_ROWS], ms[N_TIMES], marks_bytes;
+    int64_t n, n_cut, n_coded_wins, n_marked;
 } bench;
 
 static double cpu_ms(void)
@@ -96,12 +100,24 @@ static void cut(bench *b, sample *s, bool has_index)
     s->n_cut = (size_t)n;
 }
 
+/* Marks of the whole file, as a storage node's index has them. */
+static void index_file(bench *b, sample *s)
+{
+    const pen__jpeg_indexed found = pen__jpeg_index(b->indexer, s->file, s->len, NULL, 0);
+    s->n_marks = found.n_bytes;
+    if (found.marks)
+        memcpy(s->marks, found.marks->bytes, s->n_marks);
+}
+
 /* --- what is timed --- */
 
 static void run_once(bench *b, sample *s, time_of what, size_t *n_code)
 {
     int ch = pen__decode_channels(&s->info);
     switch (what) {
+    case INDEXING:
+        index_file(b, s);
+        return;
     case CUTTING:
     case CUTTING_INDEXED:
         cut(b, s, what == CUTTING_INDEXED);
@@ -156,6 +172,7 @@ static double smaller(double x, double y)
 static void measure(bench *b, sample *s)
 {
     size_t n_code = 0;
+    time_it(b, s, INDEXING, &n_code);
     time_it(b, s, CUTTING, &n_code);
     time_it(b, s, CUTTING_INDEXED, &n_code);
     time_it(b, s, CROPPING, &n_code);
@@ -170,6 +187,8 @@ static void measure(bench *b, sample *s)
         die("coded pixels decode to others", NULL);
     double n_cut = s->n_cut > 0 ? smaller((double)s->n_cut, len) : len;
     b->n++;
+    b->n_marked += s->n_marks > 0;
+    b->marks_bytes += (double)s->n_marks;
     b->n_cut += s->n_cut > 0;
     b->n_coded_wins += (double)n_code < n_cut;
     b->bytes[RAW] += len;
@@ -198,21 +217,6 @@ static bool plan_sample(bench *b, sample *s)
     return b->scratch != NULL;
 }
 
-/* Marks of the whole file, as an index has them after some epochs. */
-static void learn(bench *b, sample *s)
-{
-    const void *marks;
-    pen__image image = {.px = malloc((size_t)s->info.width * (size_t)s->info.height * 3)};
-    pen__decoder_give_marks(b->dec, NULL, 0);
-    if (image.px &&
-        pen__decode(b->dec, s->file, s->len, &s->info,
-                    (pen__rect){0, 0, s->info.width, s->info.height}, &image, NULL) == 0) {
-        s->n_marks = pen__decoder_take_marks(b->dec, &marks);
-        memcpy(s->marks, marks, s->n_marks);
-    }
-    free(image.px);
-}
-
 static void visit(bench *b, const pen_dataset *ds, int64_t id, int n_epochs)
 {
     static sample s;
@@ -220,7 +224,6 @@ static void visit(bench *b, const pen_dataset *ds, int64_t id, int n_epochs)
     int64_t len = pen_dataset_length(ds, id);
     s.file = malloc((size_t)len);
     s.cut = malloc((size_t)len);
-    s.n_marks = 0;
     if (!s.file || !s.cut || pen_dataset_read(ds, id, s.file, (size_t)len, &err) != len)
         die("read", &err);
     s.len = (size_t)len;
@@ -228,8 +231,6 @@ static void visit(bench *b, const pen_dataset *ds, int64_t id, int n_epochs)
         s.key = (pen_key){.seed = 1, .sample = id, .epoch = epoch};
         if (!plan_sample(b, &s))
             break;
-        if (epoch == 0)
-            learn(b, &s);
         measure(b, &s);
     }
     free(s.file);
@@ -257,6 +258,9 @@ static void print(const bench *b)
     printf("code: %.3f of the pixels, %.3f of 150528; %.0f MB/s encoded, %.0f decoded\n",
            bytes[CODED] / bytes[PIXELS], bytes[CODED] / bytes[CODED_CROP],
            bytes[PIXELS] / ms[CODING] * 1e-3, bytes[PIXELS] / ms[UNCODING] * 1e-3);
+    printf("index: made in %.3f ms, of %lld of them, %.4f of their bytes; made and cut: %.3f ms\n",
+           ms[INDEXING] / n, (long long)b->n_marked, b->marks_bytes / raw,
+           (ms[INDEXING] + ms[CUTTING_INDEXED]) / n);
 }
 
 int main(int argc, char **argv)
@@ -279,11 +283,13 @@ int main(int argc, char **argv)
     b.code = malloc(pen__pixels_bound(SIDE, SIDE, 3));
     b.code_scratch = pen__aligned(64, pen__pixels_scratch(SIDE, SIDE, 3));
     if (pen__decoder_create(&b.dec, NULL) != 0 || pen__jpeg_cutter_create(&b.cutter) != 0 ||
-        !b.pixels || !b.packed || !b.again || !b.code || !b.code_scratch)
+        pen__jpeg_indexer_create(&b.indexer, NULL) != 0 || !b.pixels || !b.packed || !b.again ||
+        !b.code || !b.code_scratch)
         die("memory", NULL);
     for (int64_t id = 0; id < pen_dataset_count(ds); id++)
         visit(&b, ds, id, argc > 2 ? atoi(argv[2]) : 2);
     print(&b);
+    pen__jpeg_indexer_free(b.indexer);
     pen__jpeg_cutter_free(b.cutter);
     pen__decoder_free(b.dec);
     pen_pipeline_unref(b.pipe);
