@@ -10,6 +10,10 @@
  *     zstd or lz4    of a file that is not compressed by itself
  *
  * The winner's payload is always behind the head in dst, or the winner is raw.
+ *
+ * Where an index is wanted, the marks of a JPEG file are made before anything is made of it, since
+ * with AVX-512 making them and cutting with them takes less time than cutting without, and without
+ * AVX-512 the second time pays for the first (docs/near-storage.md).
  */
 #include "engine/pack.h"
 
@@ -33,6 +37,8 @@ struct pen__packer {
     pen__decoder *dec;
     pen__jpeg_cutter *cutter;
     pen__bytes_coder *coder;
+    pen__jpeg_indexer *indexer; /* once somebody wanted an index, or NULL */
+    pen__jpeg_indexed indexed;  /* the last file's marks */
     uint8_t *scratch;
     size_t scratch_cap;
     pen_params params[PEN_PIPELINE_MAX_OPS];
@@ -47,7 +53,8 @@ typedef struct packing {
     size_t len;
     const void *marks;
     size_t n_marks;
-    uint8_t *dst; /* the payload's place */
+    bool has_looked; /* for marks that were not given */
+    uint8_t *dst;    /* the payload's place */
     size_t dst_cap;
     pen__parcel best;
 } packing;
@@ -74,6 +81,7 @@ void pen__packer_free(pen__packer *packer)
     pen__decoder_free(packer->dec);
     pen__jpeg_cutter_free(packer->cutter);
     pen__bytes_coder_free(packer->coder);
+    pen__jpeg_indexer_free(packer->indexer);
     pen__free(packer->scratch);
     pen__free(packer);
 }
@@ -152,7 +160,36 @@ static double guess_cut(const packing *job)
     return bytes_a_pixel(job) * ((double)window.w * window.h);
 }
 
+/* ---- marks ---------------------------------------------------------------------------- */
+
+/* Something is about to be made of the file: find its marks, once, if an index is wanted. */
+static void find_marks(packing *job)
+{
+    pen__packer *packer = job->packer;
+    if (!job->order->wants_index || job->has_looked || job->best.info.format != PEN_FORMAT_JPEG)
+        return;
+    job->has_looked = true;
+    if (!packer->indexer &&
+        pen__jpeg_indexer_create(&packer->indexer, pen__decoder_cancel(packer->dec)) != 0)
+        return; /* does without */
+    packer->indexed =
+        pen__jpeg_index(packer->indexer, job->src, job->len, job->marks, job->n_marks);
+    job->marks = packer->indexed.marks ? packer->indexed.marks->bytes : NULL;
+    job->n_marks = packer->indexed.n_bytes;
+}
+
 /* ---- a part of a JPEG file ------------------------------------------------------------ */
+
+static int64_t cut_file(packing *job, uint8_t *to, size_t limit, pen__rect *kept)
+{
+    pen__packer *packer = job->packer;
+    find_marks(job);
+    if (packer->indexed.marks)
+        return pen__jpeg_cut_known(packer->cutter, job->src, job->len, packer->plan.window,
+                                   packer->indexed.marks, to, limit, kept);
+    return pen__jpeg_cut(packer->cutter, job->src, job->len, packer->plan.window, job->marks,
+                         job->n_marks, to, limit, kept);
+}
 
 static void try_cut(packing *job)
 {
@@ -162,10 +199,7 @@ static void try_cut(packing *job)
         return;
     const size_t limit = limit_of(job);
     uint8_t *to = job->best.form == PEN__FORM_RAW ? job->dst : scratch_of(job->packer, limit);
-    int64_t n =
-        to ? pen__jpeg_cut(job->packer->cutter, job->src, job->len, job->packer->plan.window,
-                           job->marks, job->n_marks, to, limit, &kept)
-           : 0;
+    int64_t n = to ? cut_file(job, to, limit, &kept) : 0;
     if (n <= 0)
         return;
     if (to != job->dst)
@@ -239,6 +273,8 @@ static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out, ui
     if (!scratch || pen__decode_memory(in.info, in.window) > MAX_BYTES || is_endless(plan))
         return false;
     *rest = scratch + plan->scratch_bytes;
+    if (in.src == job->src)
+        find_marks(job);
     if (in.src == job->src && job->n_marks > 0)
         pen__decoder_give_marks(packer->dec, job->marks, job->n_marks);
     return pen__run_to_cut(plan, packer->dec, &in, scratch, out, NULL) == 0;
@@ -362,6 +398,7 @@ int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8
                    .dst = dst + PEN__PARCEL_HEAD,
                    .dst_cap = dst_cap - PEN__PARCEL_HEAD,
                    .best = {.form = PEN__FORM_RAW, .raw_len = len, .len = len}};
+    packer->indexed = (pen__jpeg_indexed){.state = PEN__INDEX_NONE};
     if (plan_file(&job)) {
         try_all(&job);
         trim_scratch(packer);
@@ -372,4 +409,9 @@ int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8
     if (cost)
         cost->cpu_ns = pen__thread_cpu_ns() - began;
     return (int64_t)(PEN__PARCEL_HEAD + job.best.len);
+}
+
+pen__jpeg_indexed pen__packer_indexed(const pen__packer *packer)
+{
+    return packer->indexed;
 }

@@ -192,6 +192,45 @@ static void marks_change_no_parcel(void **state)
     pen__decoder_free(dec);
 }
 
+/* Nor do marks that are found on the way, which are given again the next time; whatever the file
+ * is. */
+static void an_index_changes_no_parcel(void **state)
+{
+    tools *t = *state;
+    uint64_t dice = 4;
+    int n_of[4] = {0};
+    for (int i = 0; i < 90; i++) {
+        file f = file_of(i % N_FILES, 200 + 5 * i, 300);
+        if (i % 9 == 8)
+            f.len = roll(&dice) % f.len;
+        const size_t cap = pen__parcel_bound(t->pipe, f.len);
+        uint8_t *plain = malloc(cap), *marked = malloc(cap), entry[PEN__JPEG_MARKS_MAX];
+        size_t n_entry = 0;
+        pen__pack_order order = {.pipe = t->pipe, .key = {5, i, 0, 0}, .max_cut = 3};
+        for (order.forms = 1; order.forms <= PEN__FORMS_ALL; order.forms = order.forms * 2 + 1) {
+            order.wants_index = false;
+            int64_t n =
+                pen__pack(t->packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL, NULL);
+            assert_int_equal(pen__packer_indexed(t->packer).state, PEN__INDEX_NONE);
+            order.wants_index = true;
+            int64_t m = pen__pack(t->packer, &order, f.data, f.len, entry, n_entry, marked, cap,
+                                  NULL, NULL);
+            assert_int_equal(n, m);
+            assert_memory_equal(plain, marked, (size_t)n);
+            const pen__jpeg_indexed found = pen__packer_indexed(t->packer);
+            n_of[found.state]++;
+            assert_int_equal(found.state == PEN__INDEX_KNOWN, n_entry > 0);
+            if (order.forms == 1) /* raw: nothing is made of the file */
+                assert_int_equal(found.state, PEN__INDEX_NONE);
+            if (found.marks)
+                memcpy(entry, found.marks->bytes, n_entry = found.n_bytes);
+        }
+        free(plain), free(marked), free(f.data);
+    }
+    for (int i = 0; i < 4; i++)
+        assert_true(n_of[i] > 9);
+}
+
 /* A file with a fault says the same from a parcel as it says here. */
 static void faults_are_found_where_they_would_be_without_parcels(void **state)
 {
@@ -223,7 +262,8 @@ static void faults_are_found_where_they_would_be_without_parcels(void **state)
 /* A sample's parcel in a form that is insisted on. */
 static file parcel_in_form(pen__packer *packer, const pen_pipeline *pipe, int form, file f)
 {
-    pen__pack_order order = {.pipe = pipe, .key = {1, 1, 1, 0}, .max_cut = 9, .forms = 1U << form};
+    pen__pack_order order = {
+        .pipe = pipe, .key = {1, 1, 1, 0}, .max_cut = 9, .forms = 1U << form, .wants_index = true};
     return pack(packer, &order, f);
 }
 
@@ -378,6 +418,7 @@ int main(void)
         cmocka_unit_test(the_smallest_allowed_form_is_taken),
         cmocka_unit_test(only_what_is_allowed_is_sent),
         cmocka_unit_test(marks_change_no_parcel),
+        cmocka_unit_test(an_index_changes_no_parcel),
         cmocka_unit_test(faults_are_found_where_they_would_be_without_parcels),
         cmocka_unit_test(damaged_parcels_do_no_harm),
         cmocka_unit_test(parcels_of_another_sample_are_refused),

@@ -49,7 +49,10 @@ static double packed_bytes(int64_t id, int max_cut, uint32_t forms)
     const size_t bound = pen__parcel_bound(pipe_, len);
     uint8_t *file = malloc(len), *parcel = malloc(bound);
     pen__packer *packer;
-    const pen__pack_order order = {pipe_, {.seed = 3, .sample = id, .epoch = 1}, max_cut, forms};
+    const pen__pack_order order = {.pipe = pipe_,
+                                   .key = {.seed = 3, .sample = id, .epoch = 1},
+                                   .max_cut = max_cut,
+                                   .forms = forms};
     assert_int_equal(pen__packer_create(&packer, NULL), 0);
     assert_int_equal(pen_dataset_read(ds, id, file, len, NULL), len);
     const int64_t n = pen__pack(packer, &order, file, len, NULL, 0, parcel, bound, NULL, NULL);
