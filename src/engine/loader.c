@@ -12,7 +12,6 @@
 #include <penstock/version.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "base/mem.h"
 #include "engine/state.h"
 #include "engine/views.h"
+#include "source/cachedir.h"
 #include "source/source.h"
 #include "telemetry/limits.h"
 
@@ -137,23 +137,19 @@ static int divide_budget(pen_loader *loader, int64_t *sample_bytes, pen_error *e
 /* May what is found out about samples be kept from run to run? */
 static bool wants_index(const pen_loader *loader)
 {
-    const char *wish = getenv("PENSTOCK_INDEX");
-    return loader->opts.use_index && !(wish && strcmp(wish, "off") == 0);
+    return loader->opts.use_index && pen__cache_takes_index();
 }
 
 /* Begin or go on with the index of JPEG files, if it is wanted, its table is a small part of
  * the budget, and samples come as files. */
 static void open_index(pen_loader *loader)
 {
-    enum { SHARE = 25, BUDGET_SHARE = 16 };
-    const int64_t at_most = INT64_C(4) << 30;
+    enum { BUDGET_SHARE = 16 };
     const pen_loader_opts *o = &loader->opts;
     if (!wants_index(loader) || loader->ds->source->fetch ||
         pen__sidecar_memory(loader->ds) > o->memory_budget / BUDGET_SHARE)
         return;
-    int64_t share = pen_dataset_bytes(loader->ds) / SHARE;
-    int64_t max_bytes = o->index_max_bytes ? o->index_max_bytes : share < at_most ? share : at_most;
-    loader->marks = pen__sidecar_open(loader->ds, max_bytes);
+    loader->marks = pen__sidecar_open(loader->ds, o->index_max_bytes);
     loader->parts = pen__parts_mode_wanted();
 }
 

@@ -32,6 +32,12 @@ bool pen__cache_dir(const pen_dataset_opts *opts, char dst[PATH_MAX])
     return n < PATH_MAX;
 }
 
+bool pen__cache_takes_index(void)
+{
+    const char *wish = getenv("PENSTOCK_INDEX");
+    return !wish || strcmp(wish, "off") != 0;
+}
+
 bool pen__cache_make_dir(const char *dir)
 {
     char path[PATH_MAX];

@@ -10,6 +10,10 @@
 /* opts->cache_dir, or where the environment says; false: nowhere, or not wanted. */
 bool pen__cache_dir(const pen_dataset_opts *opts, char dst[PATH_MAX]);
 
+/* May what is found out about samples be kept there from run to run?  PENSTOCK_INDEX=off says no.
+ */
+bool pen__cache_takes_index(void);
+
 /* Make the directory and those above it, private to the user. */
 bool pen__cache_make_dir(const char *dir);
 

@@ -203,6 +203,14 @@ static int create_fresh(const pen__sidecar *s)
     return fd;
 }
 
+/* What the file may take if nobody says. */
+static int64_t usual_limit(const pen_dataset *ds)
+{
+    enum { SHARE = 25 };
+    const int64_t share = pen_dataset_bytes(ds) / SHARE, most = INT64_C(4) << 30;
+    return share < most ? share : most;
+}
+
 pen__sidecar *pen__sidecar_open(const pen_dataset *ds, int64_t max_bytes)
 {
     int64_t n = pen_dataset_count(ds);
@@ -210,7 +218,7 @@ pen__sidecar *pen__sidecar_open(const pen_dataset *ds, int64_t max_bytes)
     if (!s)
         return NULL;
     s->n_samples = n;
-    s->max_bytes = max_bytes;
+    s->max_bytes = max_bytes ? max_bytes : usual_limit(ds);
     s->n_files = FRESH;
     memcpy(s->dataset, ds->hash, sizeof s->dataset);
     s->where = pen__calloc((size_t)n, sizeof *s->where);

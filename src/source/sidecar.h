@@ -22,8 +22,8 @@ typedef struct pen__sidecar pen__sidecar;
 enum { PEN__SIDECAR_MAX_BLOCK = (1 << 20) - 1 };
 
 /* Open what is kept for `ds`, or begin.  max_bytes limits the file: beyond it nothing more is
- * kept.  NULL if there is no cache directory, or nothing can be written there: then there is
- * simply no sidecar. */
+ * kept; 0: 4 % of the dataset, at most 4 GiB.  NULL if there is no cache directory, or nothing can
+ * be written there: then there is simply no sidecar. */
 pen__sidecar *pen__sidecar_open(const pen_dataset *ds, int64_t max_bytes);
 /* Does not save.  NULL is legal. */
 void pen__sidecar_free(pen__sidecar *sidecar);
