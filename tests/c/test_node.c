@@ -10,20 +10,17 @@
 
 #include <penstock/penstock.h>
 
-#include "base/crc32c.h"
+#include "asking.h"
 #include "base/mem.h"
 #include "engine/parcel.h"
 #include "openmetrics.h"
 #include "pictures.h"
 #include "remote/remote_http.h"
 #include "telemetry/limits.h"
-#include "wire.h"
 
-enum { N_PICTURES = 23, ANSWER_CAP = 1 << 22 };
+enum { N_PICTURES = 23 };
 
 static char folder[64];
-static char answer[ANSWER_CAP];
-static size_t answer_len;
 
 static int make_world(void **state)
 {
@@ -56,78 +53,6 @@ static pen_node *start(const pen_node_opts *opts)
         pen_node_start(node, &err))
         fail_msg("%s", err.text);
     return node;
-}
-
-static int port_of(const pen_node *node)
-{
-    char address[128];
-    assert_true(pen_node_address(node, address, sizeof address) > 0);
-    return port_in(address);
-}
-
-static int listen_to(int fd)
-{
-    return read_answer(fd, answer, sizeof answer, &answer_len);
-}
-
-/* Send a request, with a body if there is one. */
-static int say(int port, const char *line, const char *headers, const char *body)
-{
-    char head[1024];
-    int fd = connect_to(port);
-    assert_true(fd >= 0);
-    int n = snprintf(head, sizeof head,
-                     "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: "
-                     "%zu\r\n%s\r\n",
-                     line, strlen(body), headers);
-    send(fd, head, (size_t)n, MSG_NOSIGNAL);
-    send(fd, body, strlen(body), MSG_NOSIGNAL);
-    return fd;
-}
-
-static int ask(int port, const char *line, const char *headers, const char *body)
-{
-    return listen_to(say(port, line, headers, body));
-}
-
-static int get(int port, const char *path)
-{
-    char line[300];
-    snprintf(line, sizeof line, "GET %s", path);
-    return ask(port, line, "", "");
-}
-
-static char *body_of_answer(size_t *len)
-{
-    char *at = strstr(answer, "\r\n\r\n");
-    assert_non_null(at);
-    *len = answer_len - (size_t)(at + 4 - answer);
-    return at + 4;
-}
-
-/* The body, its chunks joined in place. */
-static uint8_t *unchunked(size_t *len)
-{
-    size_t left, n = 0;
-    char *from = body_of_answer(&left), *to = from;
-    uint8_t *start_of_body = (uint8_t *)to;
-    assert_non_null(strstr(answer, "chunked"));
-    for (unsigned long chunk; (chunk = strtoul(from, &from, 16)) > 0; from += chunk + 2) {
-        from += 2;
-        assert_true(from + chunk <= answer + answer_len);
-        memmove(to + n, from, chunk);
-        n += chunk;
-    }
-    *len = n;
-    return start_of_body;
-}
-
-static uint64_t le(const uint8_t *p, int n)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < n; i++)
-        value |= (uint64_t)p[i] << (8 * i);
-    return value;
 }
 
 /* ---- what is there ---- */
@@ -297,61 +222,6 @@ static pen_pipeline *training_line(void)
     return pipe;
 }
 
-static int put(int port, const char *hash, const char *text)
-{
-    char line[80];
-    snprintf(line, sizeof line, "PUT /v1/pipelines/%s", hash);
-    return ask(port, line, "", text);
-}
-
-/* Every frame is whole; statuses and parcels by index. */
-typedef struct frame {
-    bool is_there;
-    int64_t id;
-    int32_t status;
-    const uint8_t *body;
-    size_t len;
-} frame;
-
-static int read_frames(frame *out, int n)
-{
-    enum { HEAD = 36 };
-    size_t len, n_frames = 0;
-    const uint8_t *at = unchunked(&len), *end = at + len;
-    memset(out, 0, (size_t)n * sizeof *out);
-    for (; at < end; n_frames++) {
-        assert_true(end - at >= HEAD);
-        assert_memory_equal(at, "PENF", 4);
-        assert_int_equal(le(at + 32, 4), pen__crc32c(0, at, 32));
-        const size_t index = le(at + 4, 4), body = le(at + 20, 4);
-        assert_true(index < (size_t)n && !out[index].is_there);
-        assert_true((size_t)(end - at) >= HEAD + body);
-        assert_int_equal(le(at + 24, 4), pen__crc32c(0, at + HEAD, body));
-        out[index] =
-            (frame){true, (int64_t)le(at + 8, 8), (int32_t)le(at + 16, 4), at + HEAD, body};
-        at += HEAD + body;
-    }
-    return (int)n_frames;
-}
-
-/* The request of a job; its connection. */
-static int say_post(int port, const char *job, const char *pipeline, const char *items)
-{
-    static char body[4096];
-    char quoted[64] = "null";
-    if (pipeline)
-        snprintf(quoted, sizeof quoted, "\"%s\"", pipeline);
-    snprintf(body, sizeof body,
-             "{\"pipeline\": %s, \"seed\": \"7\", \"job\": \"%s\", \"items\": %s}", quoted, job,
-             items);
-    return say(port, "POST /v1/data/data/samples", "", body);
-}
-
-static int post(int port, const char *pipeline, const char *items)
-{
-    return listen_to(say_post(port, "0", pipeline, items));
-}
-
 /* All pictures, in whatever form. */
 static const char *all_items(void)
 {
@@ -369,7 +239,7 @@ static void raw_parcels_hold_the_files(void **state)
     (void)state;
     const pen_node_opts opts = plain();
     pen_node *node = start(&opts);
-    frame frames[4];
+    sent_frame frames[4];
     static uint8_t file[1 << 20];
     pen_dataset *ds;
     assert_int_equal(pen_dataset_open(&ds, folder, NULL, NULL), 0);
@@ -408,7 +278,7 @@ static void pipelines_are_put_and_parcels_packed(void **state)
     assert_int_equal(put(port, hash, "{}"), 422);
     assert_int_equal(put(port, "0123456789abcdef0123456789abcdef", text), 422);
     assert_int_equal(post(port, hash, all_items()), 200);
-    frame frames[N_PICTURES];
+    sent_frame frames[N_PICTURES];
     assert_int_equal(read_frames(frames, N_PICTURES), N_PICTURES);
     int n_pixels = 0;
     for (int i = 0; i < N_PICTURES; i++) {
@@ -451,7 +321,7 @@ static void jobs_are_told_what_they_may_use_and_all_are_served(void **state)
         fds[i] = say_post(port, job, i % 2 ? hash : NULL, all_items());
     }
     for (int i = 0; i < N_JOBS; i++) {
-        frame frames[N_PICTURES];
+        sent_frame frames[N_PICTURES];
         assert_int_equal(listen_to(fds[i]), 200);
         assert_true(told_cores() > 0 && told_cores() <= 1);
         assert_int_equal(read_frames(frames, N_PICTURES), N_PICTURES);
@@ -630,7 +500,7 @@ static void a_client_that_has_used_its_cpu_time_gets_files(void **state)
     const int port = port_of(node);
     pen_pipeline *pipe = training_line();
     assert_int_equal(put(port, pen_pipeline_hash(pipe), pen_pipeline_describe(pipe)), 201);
-    frame frames[3];
+    sent_frame frames[3];
     assert_int_equal(post(port, pen_pipeline_hash(pipe), "[[0,0,0,3,63]]"), 200);
     assert_int_equal(
         post(port, pen_pipeline_hash(pipe), "[[0,0,0,3,63],[1,0,0,3,63],[2,0,0,3,63]]"), 200);
