@@ -19,6 +19,8 @@ static const char help[] =
     "                         a token or TLS; port 0: any\n"
     "  --name NAME            of the next dataset (default: last part of its path)\n"
     "  --cpus N               threads that decode and pack at once (default: all cores)\n"
+    "  --no-index             do not keep in the cache directory where parts of JPEG files\n"
+    "                         begin, which makes cutting them quicker (also: PENSTOCK_INDEX=off)\n"
     "  --token-file FILE      clients must know the token in it\n"
     "  --tls-cert FILE        certificate chain (PEM)\n"
     "  --tls-key FILE         its key (PEM)\n\n"
@@ -44,6 +46,7 @@ enum option_number {
     OPT_LISTEN = 256,
     OPT_NAME,
     OPT_CPUS,
+    OPT_NO_INDEX,
     OPT_TOKEN,
     OPT_CERT,
     OPT_KEY,
@@ -64,6 +67,7 @@ static const struct option options[] = {
     {"listen", required_argument, NULL, OPT_LISTEN},
     {"name", required_argument, NULL, OPT_NAME},
     {"cpus", required_argument, NULL, OPT_CPUS},
+    {"no-index", no_argument, NULL, OPT_NO_INDEX},
     {"token-file", required_argument, NULL, OPT_TOKEN},
     {"tls-cert", required_argument, NULL, OPT_CERT},
     {"tls-key", required_argument, NULL, OPT_KEY},
@@ -205,6 +209,9 @@ static bool take(serving *s, int option, const char *text)
         return true;
     case OPT_CPUS:
         return whole("--cpus", text, 1, 1024, &s->opts.cpus);
+    case OPT_NO_INDEX:
+        s->opts.use_index = 0;
+        return true;
     case OPT_TOKEN:
         return (s->token = read_token(text)) != NULL;
     case OPT_CERT:

@@ -51,6 +51,9 @@ typedef struct pen_node_opts {
     double item_s;          /* a sample may wait for a thread: then it is an error, to try again;
                                and take it: then the smallest form found by then goes out.
                                Clients take 10 s without a byte for a fault: stay below half */
+    int32_t use_index;      /* default 1: keep in the cache directory where parts of JPEG files
+                               begin, which makes cutting them quicker and changes no byte.  0: do
+                               not.  PENSTOCK_INDEX=off in the environment does the same */
 } pen_node_opts;
 
 PEN_API void pen_node_opts_init(pen_node_opts *opts);
@@ -68,8 +71,9 @@ PEN_API int pen_node_start(pen_node *node, pen_error *err);
 PEN_API int64_t pen_node_address(const pen_node *node, char *dst, size_t dst_cap);
 /* False once it was stopped, or cannot go on: then stop it and look for another. */
 PEN_API bool pen_node_is_running(const pen_node *node);
-/* Accept nothing more, let what is under way go on for up to grace_s, cut off the rest, and wait
- * for all threads to end.  Does nothing where nothing was started. */
+/* Accept nothing more, let what is under way go on for up to grace_s, cut off the rest, wait for
+ * all threads to end, and write the index if much of it is new.  Does nothing where nothing was
+ * started. */
 PEN_API void pen_node_stop(pen_node *node, double grace_s);
 /* Stops without grace where that was not done.  NULL is legal. */
 PEN_API void pen_node_free(pen_node *node);

@@ -2,7 +2,8 @@
  *
  * Ending, in this order: no new connections; what is under way may go on for a while; then no more
  * work is begun (is_closing) and every suspended connection is resumed, for libmicrohttpd may not
- * be stopped while one is; threads end; libmicrohttpd ends, which completes all exchanges.
+ * be stopped while one is; threads end; libmicrohttpd ends, which completes all exchanges; the
+ * index is written.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,7 +24,7 @@ enum {
     BACKLOG = 1024,
     MAX_CPUS = 1024,
     MAX_TOKEN = 512,
-    MARKS_BYTES = 1 << 30, /* of a file that is only read here */
+    SAVE_S = 300, /* writing an index of gigabytes is work, and only a crash loses what is new */
 };
 
 void pen_node_opts_init(pen_node_opts *opts)
@@ -42,6 +43,7 @@ void pen_node_opts_init(pen_node_opts *opts)
         .idle_s = 60,
         .slow_s = 30,
         .item_s = 4, /* waiting and packing together below what clients take for a stall, 10 s */
+        .use_index = 1,
     };
 }
 
@@ -171,6 +173,7 @@ int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error *err)
     pthread_condattr_destroy(&monotonic);
     pen__gate_init(&node->cpu_gate);
     node->last_job = &node->jobs;
+    node->save_ns = SAVE_S * INT64_C(1000000000);
     node->fd = -1;
     int rc = set_up(node, opts, err);
     if (rc) {
@@ -255,7 +258,8 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     }
     pthread_mutex_init(&served->header_lock, NULL);
-    served->marks = pen__sidecar_open(served->ds, MARKS_BYTES);
+    if (node->opts.use_index)
+        pen__index_open(served);
     node->n_served++;
     return 0;
 }
@@ -275,6 +279,22 @@ static int listen_there(pen_node *node, pen_error *err)
     return 0;
 }
 
+/* Up to n threads, and not none. */
+static int start_pool(pen_node *node, pen__pool **out, int n, const char *name,
+                      void (*run)(void *ctx, int index))
+{
+    int rc = pen__pool_create(out, n, name, run, node);
+    return rc == 0 && pen__pool_grow(*out, n) == 0 ? PEN_ENOMEM : rc;
+}
+
+static bool has_index(const pen_node *node)
+{
+    for (int i = 0; i < node->n_served; i++)
+        if (node->served[i].marks)
+            return true;
+    return false;
+}
+
 static int start_threads(pen_node *node)
 {
     const int n = n_threads(node);
@@ -283,11 +303,11 @@ static int start_threads(pen_node *node)
         return PEN_ENOMEM;
     node->n_threads = n;
     pen__gate_limit(&node->cpu_gate, node->opts.cpus);
-    int rc = pen__pool_create(&node->workers, n, "pen-node", pen__work_run, node);
+    int rc = start_pool(node, &node->workers, n, "pen-node", pen__work_run);
     if (rc == 0)
-        rc = pen__pool_create(&node->watcher, 1, "pen-watch", pen__watch_run, node);
-    if (rc == 0 && (pen__pool_grow(node->workers, n) == 0 || pen__pool_grow(node->watcher, 1) == 0))
-        rc = PEN_ENOMEM;
+        rc = start_pool(node, &node->watcher, 1, "pen-watch", pen__watch_run);
+    if (rc == 0 && has_index(node))
+        rc = start_pool(node, &node->saver, 1, "pen-index", pen__index_run);
     return rc;
 }
 
@@ -385,12 +405,14 @@ void pen_node_stop(pen_node *node, double grace_s)
     pthread_mutex_unlock(&node->lock);
     pen__pool_join(node->workers);
     pen__pool_join(node->watcher);
-    node->workers = node->watcher = NULL;
+    pen__pool_join(node->saver);
+    node->workers = node->watcher = node->saver = NULL;
     atomic_store(&node->is_running, false);
     if (is_up && pen__http_call(pen__node_call_stop, node))
         node->daemon = NULL;
     close(node->fd);
     node->fd = -1;
+    pen__index_save(node); /* last, for nobody waits for it but who ends the node */
 }
 
 void pen_node_free(pen_node *node)
@@ -402,7 +424,7 @@ void pen_node_free(pen_node *node)
         return; /* libmicrohttpd is broken: nobody knows what its thread still looks at */
     for (int i = 0; i < node->n_served; i++) {
         pen__text_fini(&node->served[i].description);
-        pen__sidecar_free(node->served[i].marks);
+        pen__index_close(&node->served[i]);
         pen_dataset_unref(node->served[i].ds);
         pthread_mutex_destroy(&node->served[i].header_lock);
         pen__free(node->served[i].headers);

@@ -7,6 +7,7 @@
  *     node_work.c      threads that read and pack; which sample is next
  *     node_stream.c    bytes of an answer between those threads and the network
  *     node_watch.c     the thread that cuts off who is slow
+ *     node_index.c     marks of JPEG files: which are made, how they are kept
  *     node_clients.c   what each client has used
  *     node_share.c     whose sample is next, and how much of the processors each job may use
  *     node_pipelines.c pipelines that clients have put
@@ -37,7 +38,7 @@
 
 #include "base/place.h"
 #include "base/text.h"
-#include "engine/parcel.h"
+#include "engine/pack.h"
 #include "remote/node_request.h"
 #include "remote/node_share.h"
 #include "sched/gate.h"
@@ -65,8 +66,9 @@ typedef enum pen__page_headers {
 typedef struct pen__served {
     char name[PEN__NODE_NAME];
     pen_dataset *ds;
-    pen__text description; /* what is answered to who asks for it */
-    pen__sidecar *marks;   /* where parts of JPEG files begin, if loaders found that out; or NULL */
+    pen__text description;      /* what is answered to who asks for it */
+    pen__sidecar *marks;        /* where parts of JPEG files begin, or NULL; has no lock */
+    _Atomic uint64_t *hopeless; /* a bit a sample: its file has no marks; or NULL */
     pthread_mutex_t header_lock;
     uint8_t *headers; /* PEN__NODE_HEADER a sample, byte 7 is 1 once it is known; or NULL */
 } pen__served;
@@ -254,6 +256,7 @@ typedef struct pen__node_stats {
     int64_t raw_bytes, parcel_bytes, sent_bytes;
     int64_t pack_cpu_ns, limited_items, late_items, cancelled_items;
     int64_t cut_connections, refused_tokens;
+    int64_t index_made, index_hits; /* samples whose marks were found, or known */
 } pen__node_stats;
 
 struct pen_node {
@@ -268,12 +271,13 @@ struct pen_node {
 
     int fd;
     struct MHD_Daemon *daemon;
-    pen__pool *workers, *watcher;
+    pen__pool *workers, *watcher, *saver;
+    int64_t save_ns; /* from one writing of the index to the next */
     pen__gate cpu_gate;
     atomic_bool is_running;
 
     pthread_mutex_t lock;
-    pthread_cond_t work, quiet, tick; /* for threads; for who stops it; for the watcher */
+    pthread_cond_t work, quiet, tick; /* for threads; for who stops it; for watcher and saver */
     bool is_stopping;                 /* no new requests */
     bool is_closing;                  /* no more work; see the rules above */
     pen__exchange *exchanges, *jobs, **last_job;
@@ -329,6 +333,23 @@ void pen__work_run(void *node, int index); /* a thread */
 /* ---- node_watch.c ---- */
 
 void pen__watch_run(void *node, int index); /* a thread */
+/* The lock is held, and free meanwhile: wait for so long, or until the node is closing. */
+void pen__watch_wait(pen_node *node, int64_t ns);
+
+/* ---- node_index.c ---- */
+
+/* Before the node runs.  Where there is no cache directory, or it is not wanted, there is no
+ * index. */
+void pen__index_open(pen__served *served);
+void pen__index_close(pen__served *served);
+/* Shall the marks of a sample's file be looked for?  Any thread. */
+bool pen__index_wants(const pen__served *served, int64_t id);
+/* A sample for which that is so was packed.  Any thread. */
+void pen__index_keep(pen__served *served, int64_t id, const pen__jpeg_indexed *found);
+int64_t pen__index_count(const pen_node *node); /* entries of all datasets */
+/* Write what is new, if it is worth it.  The lock is not held; one thread at a time. */
+void pen__index_save(pen_node *node);
+void pen__index_run(void *node, int index); /* a thread */
 
 /* ---- node_answer.c ---- */
 

@@ -73,6 +73,10 @@ static void add_counters(pen__text *text, const pen__node_stats *s)
     add_counter(text, "cancelled_items", NULL,
                 "Samples whose packing was ended: it took too long, or nobody waited any more.",
                 (double)s->cancelled_items);
+    add_counter(text, "index_made", NULL, "JPEG files whose parts were found, for the index.",
+                (double)s->index_made);
+    add_counter(text, "index_hits", NULL, "Samples packed with what the index knew.",
+                (double)s->index_hits);
     add_counter(text, "cut_connections", NULL,
                 "Connections that were closed for being slow or idle.", (double)s->cut_connections);
     add_counter(text, "refused_tokens", NULL, "Requests without the right token.",
@@ -112,6 +116,8 @@ int pen__node_metrics_write(pen_node *node, pen__text *text)
     add_gauge(text, "buffered_bytes", "bytes",
               "Answers that are being made or wait for their clients.", (double)held);
     add_gauge(text, "cpus", NULL, "Threads that may pack at once.", node->opts.cpus);
+    add_gauge(text, "index_entries", NULL, "JPEG files in the index.",
+              (double)pen__index_count(node));
     add_turns(text, spent_ns);
     add_gauge(text, "active_clients", NULL, "Addresses that asked for samples lately.",
               sums.clients);

@@ -112,13 +112,13 @@ static void tidy_up(pen_node *node, int64_t now)
     pthread_mutex_lock(&node->lock);
 }
 
-static void wait_a_period(pen_node *node)
+void pen__watch_wait(pen_node *node, int64_t ns)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PERIOD_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    ns += until.tv_nsec;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
     pthread_cond_timedwait(&node->tick, &node->lock, &until);
 }
 
@@ -137,7 +137,7 @@ void pen__watch_run(void *ctx, int index)
             pthread_mutex_lock(&node->lock);
         }
         tidy_up(node, now);
-        wait_a_period(node);
+        pen__watch_wait(node, PERIOD_MS * 1000000LL);
     }
     pthread_mutex_unlock(&node->lock);
 }

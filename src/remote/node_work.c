@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/fail.h"
-#include "engine/pack.h"
 #include "remote/node_impl.h"
 
 enum {
@@ -28,6 +27,7 @@ typedef struct worker {
     pen__packer *packer;
     pen__bytes file, frame, marks;
     pen__at_work *at;
+    pen__jpeg_index_state indexed; /* of the sample that was packed last */
 } worker;
 
 /* What it is at. */
@@ -224,7 +224,8 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     if (pen__bytes_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     size_t n_marks = 0;
-    if (order.pipe && x->served->marks && w->marks.data)
+    order.wants_index = order.pipe && w->marks.data && pen__index_wants(x->served, item->id);
+    if (order.wants_index)
         n_marks = pen__sidecar_get(x->served->marks, item->id, w->marks.data, w->marks.cap);
     /* Stored files take no part in the queue for processors. */
     const int ticket = order.pipe ? pen__gate_enter(&w->node->cpu_gate) : 0;
@@ -233,6 +234,10 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
                   n_marks, w->frame.data + PEN__FRAME_HEAD_BYTES, cap, NULL, err);
     if (order.pipe)
         pen__gate_leave(&w->node->cpu_gate, ticket);
+    const pen__jpeg_indexed indexed = pen__packer_indexed(w->packer);
+    if (order.wants_index)
+        pen__index_keep(x->served, item->id, &indexed);
+    w->indexed = indexed.state;
     return n;
 }
 
@@ -242,6 +247,7 @@ static void do_item(worker *w, const task *t)
     pen__exchange *x = t->exchange;
     const int64_t id = x->order->items[t->item].id, began = pen__thread_cpu_ns();
     pen_error err = {0};
+    w->indexed = PEN__INDEX_NONE;
     const int64_t len = pen__served_read(node, x->served, id, &w->file, &err);
     const int64_t n = len < 0 ? len : pack_item(w, t, len, &err);
     if (n >= 0) {
@@ -253,6 +259,8 @@ static void do_item(worker *w, const task *t)
 
     pthread_mutex_lock(&node->lock);
     node->stats.pack_cpu_ns += cpu_ns;
+    node->stats.index_made += w->indexed == PEN__INDEX_MADE;
+    node->stats.index_hits += w->indexed == PEN__INDEX_KNOWN;
     node->stats.cancelled_items += x->pipe && atomic_load(&w->at->is_cancelled);
     pen__client_used(x->client, cpu_ns); /* also if it has hung up */
     pen__share_used(&node->share, x->job, t->turn, cpu_ns, n < 0 || x->is_over ? 0 : len - n,
@@ -338,7 +346,7 @@ void pen__work_run(void *ctx, int index)
     pen_node *node = ctx;
     worker w = {.node = node, .at = &node->at_work[index]};
     const bool is_able = pen__packer_create(&w.packer, &w.at->is_cancelled) == 0;
-    pen__bytes_reserve(&w.marks, PEN__SIDECAR_MAX_BLOCK); /* does without */
+    pen__bytes_reserve(&w.marks, PEN__JPEG_MARKS_MAX); /* does without */
     pthread_mutex_lock(&node->lock);
     for (task t; is_able && !node->is_closing;)
         if (take_task(node, &t)) {

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import picture
 from node_process import COMMAND, Node, crc32c, frames_of, metrics, order, refused, serving
 
 import penstock
@@ -158,6 +159,32 @@ def test_metrics_count_what_happened(node: Node) -> None:
     assert float(found['penstock_node_items_total{form="raw"}']) == before + 1
     assert float(found['penstock_node_item_errors_total{error="PEN_EINVAL"}']) >= 1
     assert float(found["penstock_node_work_cpu_seconds_total"]) > 0
+
+
+def test_an_index_of_jpeg_files_is_left_to_the_next_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    count, folder = 5, tmp_path / "photos" / "one"
+    folder.mkdir(parents=True)
+    for number in range(count):
+        picture(number, 300 + number, 200).save(folder / f"{number}.jpg", quality=95)
+    pipeline = compiled([penstock.RandomResizedCrop(64), penstock.ToTensor()])
+    items = [[number, 5, 0, 0, 3] for number in range(count)]  # files, or parts of them
+
+    def serve(*options: str) -> tuple[list[bytes], list[float]]:
+        with serving(folder.parent, *options) as node:
+            found = node.metric("index_entries")
+            assert node.ask("PUT", f"/v1/pipelines/{pipeline.hash}", pipeline.description.encode())
+            answer = node.ask("POST", "/v1/data/photos/samples", order(items, pipeline.hash))[2]
+            parcels = [parcel for _, (_, _, parcel) in sorted(frames_of(answer).items())]
+            return parcels, [found, *(node.metric(f"index_{n}_total") for n in ("made", "hits"))]
+
+    plain, counts = serve("--no-index")
+    assert counts == [0, 0, 0]
+    assert serve() == (plain, [0, count, 0])
+    assert serve() == (plain, [count, 0, count])
+    assert serve("--no-index") == (plain, [0, 0, 0])
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
