@@ -110,14 +110,18 @@ static profile_row make_row(const profile_data *data, size_t point, double *sort
                          .cpu_s = n > 0 ? cpu_s / (double)n : NAN};
 }
 
-/* Where sample `i` is smallest; with plain_only, among its file and plain pixels. */
-static size_t find_smallest(const profile_data *data, size_t i, bool plain_only)
+/* Where sample `i` is smallest; with sophon_only, among its file and plain pixels behind a whole
+ * operation: those behind Decode alone are no image, only what the next operation needs of it. */
+static size_t find_smallest(const profile_data *data, size_t i, bool sophon_only)
 {
     size_t best = 0;
-    for (size_t point = 1; point < data->n_points; point++)
-        if ((!plain_only || data->points[point].form == PEN_PROFILE_PIXELS) &&
+    for (size_t point = 1; point < data->n_points; point++) {
+        const pen_profile_point *at = &data->points[point];
+        const bool is_sophon = at->form == PEN_PROFILE_PIXELS && at->n_ops > 1;
+        if ((is_sophon || !sophon_only) &&
             profile_bytes(data, point)[i] < profile_bytes(data, best)[i])
             best = point;
+    }
     return best;
 }
 

@@ -56,7 +56,7 @@ typedef struct profile_stats {
     profile_row rows[PEN_PROFILE_MAX_POINTS];
     size_t n_shrinking;   /* samples that are smaller than their file somewhere */
     profile_total files;  /* nothing is done at the storage */
-    profile_total sophon; /* plain pixels, where they are fewer bytes than the file */
+    profile_total sophon; /* finished crops, where they are fewer bytes than the file */
     profile_total sent;   /* the smallest form that a node finds */
     profile_bin bins[PROFILE_BINS];
     size_t n_unsaved;    /* samples that a node does not make smaller */

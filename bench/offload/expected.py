@@ -9,28 +9,30 @@ from __future__ import annotations
 
 import math
 
-from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, repeated, sample_of
+from bench.common import SIZE
+from bench.offload.forms import CODED, CUT, PIXELS, RAW, Sample, repeated, sample_of
 from bench.offload.grid import BASELINE, OURS, PLANNING, Cell, Length
 from bench.offload.planning import Job, Outcome, Site
 
 MBIT = 1e6 / 8
-_SAMPLES = 50  # copies of the typical one: a plan takes some of them
-# Shares of the file's bytes, and milliseconds of processor time at the storage and at the host; of two cores of a server.
-# "coded" is the smaller of cut and coded crop, which is what `auto` sends if it may, "fewest" the smaller of pixels and file.
-_TYPICAL = {
+_SAMPLES = 48  # of typical ones: a plan takes some of them
+# Files differ in length, pixels do not: who sends the smaller of both gains by that.
+_SPREAD = (0.4, 0.8, 1.0, 1.8)
+_CROP_BYTES = SIZE * SIZE * 3
+# Shares of the file's bytes (pixels are what they are), and milliseconds of processor time at the storage and at the
+# host; of two cores of a server. "coded" is the smaller of cut and coded crop, which is what `auto` sends if it may.
+_TYPICAL: dict[str, dict[str, tuple[float | None, float, float]]] = {
     "imagenet": {
         RAW: (1.0, 0.25, 1.6),
         CUT: (0.448, 0.6, 1.3),
         CODED: (0.37, 1.6, 1.3),
-        FEWEST: (0.8, 0.6, 1.1),
-        PIXELS: (1.34, 1.4, 1.1),
+        PIXELS: (None, 1.4, 1.1),
     },
     "photos": {
         RAW: (1.0, 0.4, 3.0),
         CUT: (0.422, 1.3, 1.8),
         CODED: (0.149, 2.9, 1.2),
-        FEWEST: (0.4, 1.8, 0.9),
-        PIXELS: (0.42, 2.1, 0.9),
+        PIXELS: (None, 2.1, 0.9),
     },
 }
 _OTHERS = "imagenet"  # files that are neither are taken for these
@@ -47,6 +49,18 @@ def site_of(cell: Cell, quota: float, cores: tuple[float, float]) -> Site:
     return Site(cell.link * MBIT, storage, cores[1], cell.rate, cell.batch_size)
 
 
+def _typical(data: str, file_bytes: float) -> Sample:
+    """A sample whose file is so long."""
+    typical = _TYPICAL.get(data, _TYPICAL[_OTHERS])
+    line: dict[str, object] = {
+        name: _CROP_BYTES if share is None else share * file_bytes
+        for name, (share, _, _) in typical.items()
+    }
+    line["storage_ms"] = {name: storage for name, (_, storage, _) in typical.items()}
+    line["host_ms"] = {name: host for name, (_, _, host) in typical.items()}
+    return sample_of(line)
+
+
 class Forecast:
     """Of one data set on this machine."""
 
@@ -54,13 +68,8 @@ class Forecast:
         self, data: str, images: int, mean_bytes: float, cores: tuple[float, float]
     ) -> None:
         self.images, self.mean_bytes, self._cores = images, mean_bytes, cores
-        typical = _TYPICAL.get(data, _TYPICAL[_OTHERS])
-        line: dict[str, object] = {
-            name: share * mean_bytes for name, (share, _, _) in typical.items()
-        }
-        line["storage_ms"] = {name: storage for name, (_, storage, _) in typical.items()}
-        line["host_ms"] = {name: host for name, (_, _, host) in typical.items()}
-        self._job = Job(repeated([sample_of(line)], _SAMPLES))
+        samples = [_typical(data, size * mean_bytes) for size in _SPREAD]
+        self._job = Job(repeated(samples, _SAMPLES))
 
     def _outcome(self, cell: Cell, policy: str, quota: float) -> Outcome:
         return self._job.epoch(policy, site_of(cell, quota, self._cores))

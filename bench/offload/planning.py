@@ -21,7 +21,7 @@ from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, Form, Sample
 
 LADDERS = {
     "none": (RAW,),
-    "sophon": (RAW, FEWEST, PIXELS),
+    "sophon": (RAW, PIXELS),  # whole operations: a crop is there when it is resized
     "auto": (RAW, CUT, CODED, FEWEST, PIXELS),
 }
 FIXED = {

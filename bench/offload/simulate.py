@@ -81,14 +81,14 @@ class Findings:
 
 def host_costs(report: dict[str, Any], data: str) -> dict[str, float]:
     """Processor seconds a sample of the host, from the runs in which all samples had one form. Those of `auto` have
-    cuts and coded crops mixed, so both get their mean; those of `sophon` pixels and files."""
+    cuts and coded crops mixed, and now and then a crop before its resize, so all of these get their mean."""
     runs = report["cells"].get(f"headline/{data}", {}).get("runs", {})
 
     def cost(policy: str) -> float | None:
         of = runs.get(policy, {}).values()
         return fmean(run["compute_cpu_s"] / run["samples"] for run in of) if of else None
 
-    sources = {RAW: "none", PIXELS: "resize", FEWEST: "sophon", CUT: "auto", CODED: "auto"}
+    sources = {RAW: "none", PIXELS: "resize", FEWEST: "auto", CUT: "auto", CODED: "auto"}
     found = {form: cost(policy) for form, policy in sources.items()}
     return {form: seconds for form, seconds in found.items() if seconds is not None}
 

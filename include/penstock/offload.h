@@ -18,8 +18,8 @@
     X(RESIZE, "resize", "decodes, crops and resizes every sample; plain pixels are sent")    \
     X(FASTFLOW, "fastflow", "all or none of it, by what the first samples would weigh")      \
     X(SOPHON, "sophon",                                                                      \
-      "sends plain pixels where they are fewer bytes than the file, for the "                \
-      "samples where that pays most")
+      "decodes, crops and resizes; sends plain pixels where they are fewer "                 \
+      "bytes than the file, for the samples where that pays most")
 
 typedef enum pen_offload {
 #define PEN_OFFLOAD_ENUM(id, name, text) PEN_OFFLOAD_##id,

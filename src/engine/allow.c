@@ -135,7 +135,9 @@ static size_t resize_cut(const pen_pipeline *pipe)
     return n_ops;
 }
 
-/* As far as the policy ever goes. */
+/* As far as the policy ever goes.  SOPHON knows whole operations alone: decoding gives the whole
+ * image, and a random crop is over when it is resized.  So a crop that is decoded and not yet
+ * resized, which may have fewer pixels, is nothing that it could send. */
 static pen__choice furthest(const pen__allow *a)
 {
     const uint32_t plain = 1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS;
@@ -143,7 +145,7 @@ static pen__choice furthest(const pen__allow *a)
     case PEN_OFFLOAD_AUTO:
         return (pen__choice){(int)a->pipe->n_image_ops, PEN__FORMS_ALL};
     case PEN_OFFLOAD_SOPHON:
-        return (pen__choice){(int)a->pipe->n_image_ops, plain};
+        return (pen__choice){(int)resize_cut(a->pipe), plain | PEN__FORMS_AT_FURTHEST};
     case PEN_OFFLOAD_ALL:
     case PEN_OFFLOAD_FASTFLOW:
         return pixels_at(a->pipe->n_image_ops);

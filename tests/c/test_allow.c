@@ -117,6 +117,31 @@ static void a_share_is_that_of_all_steps(void **state)
     pen__allow_fini(&allow);
 }
 
+/* Most windows of such a photograph have fewer pixels than the crop that is made of them. */
+static void sophon_sends_crops_that_are_resized_or_files(void **state)
+{
+    (void)state;
+    const uint32_t plain = 1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS;
+    int n_sent = 0;
+    begin(PEN_OFFLOAD_SOPHON);
+    for (int i = 0; i < N; i++)
+        come(i, photo(320, 240), i % 2 ? 100000 : 200000);
+    for (int i = 0; i < 2 * N; i++) {
+        const size_t len = i % 2 ? 100000 : 200000;
+        const pen__foreseen f = choose(i % N, len);
+        assert_true(f.estimate.of[PEN__FORM_PIXELS].bytes == 224 * 224 * 3);
+        pen__allow_set_share(&allow, 0.95); /* each is weighed */
+        if (i < N || is_raw(f.choice))
+            continue;
+        n_sent++;
+        assert_true(len > 224 * 224 * 3);
+        assert_int_equal(f.choice.max_cut, 2); /* Decode, crop */
+        assert_int_equal(f.choice.forms, plain | PEN__FORMS_AT_FURTHEST);
+    }
+    assert_in_range(n_sent, N / 4, N / 2);
+    pen__allow_fini(&allow);
+}
+
 static void the_best_steps_go_first(void **state)
 {
     (void)state;
@@ -364,6 +389,7 @@ int main(void)
         cmocka_unit_test(with_a_share_of_one_everything_is_left_to_the_node),
         cmocka_unit_test(with_less_fewer_samples_are_worked_on),
         cmocka_unit_test(a_share_is_that_of_all_steps),
+        cmocka_unit_test(sophon_sends_crops_that_are_resized_or_files),
         cmocka_unit_test(the_best_steps_go_first),
         cmocka_unit_test(a_sample_that_never_came_is_taken_for_a_typical_one),
         cmocka_unit_test(what_is_no_image_teaches_nothing),

@@ -6,10 +6,10 @@
 #include "profile_stats.h"
 
 static const pen_profile_point points[] = {
-    {PEN_PROFILE_FILE, 0, 0},  {PEN_PROFILE_JPEG_CUT, 0, 0}, {PEN_PROFILE_PIXELS, 1, 0},
-    {PEN_PROFILE_CODED, 1, 0}, {PEN_PROFILE_TENSOR, 2, 1},
+    {PEN_PROFILE_FILE, 0, 0},  {PEN_PROFILE_JPEG_CUT, 0, 0}, {PEN_PROFILE_PIXELS, 2, 1},
+    {PEN_PROFILE_CODED, 2, 1}, {PEN_PROFILE_TENSOR, 3, 2},   {PEN_PROFILE_PIXELS, 1, 0},
 };
-enum { N_POINTS = sizeof points / sizeof points[0] };
+enum { N_POINTS = sizeof points / sizeof points[0], DECODED = 5 };
 
 static void near(double a, double b)
 {
@@ -23,7 +23,8 @@ static pen_profile_sample sample(double file, double cut, double pixels, double 
                                            {cut, isnan(cut) ? NAN : 0.001},
                                            {pixels, 0.002},
                                            {coded, 0.003},
-                                           {4 * pixels, 0.004}},
+                                           {4 * pixels, 0.004},
+                                           {NAN, NAN}},
                                 .sent = {sent, 0.005},
                                 .node_cpu_s = NAN};
 }
@@ -101,6 +102,18 @@ static void totals_follow_their_rules(void **state)
     assert_int_equal(stats.n_shrinking, 2);
 }
 
+/* A small crop is fewer bytes before it is resized. */
+static void sophon_sends_no_half_operation(void **state)
+{
+    (void)state;
+    pen_profile_sample small = sample(1000, 400, 600, 300, 300);
+    small.points[DECODED] = (pen_profile_figure){200, 0.001};
+    weigh(&small, 1);
+    near(stats.sophon.bytes, 600);
+    near(stats.sophon.cpu_s, 0.002);
+    assert_int_equal(stats.rows[DECODED].n_smallest, 1);
+}
+
 static void savings_fall_into_doublings(void **state)
 {
     (void)state;
@@ -151,6 +164,7 @@ int main(void)
         cmocka_unit_test(quantiles_lie_between_their_neighbours),
         cmocka_unit_test_teardown(rows_hold_what_samples_can_be, drop),
         cmocka_unit_test_teardown(totals_follow_their_rules, drop),
+        cmocka_unit_test_teardown(sophon_sends_no_half_operation, drop),
         cmocka_unit_test_teardown(savings_fall_into_doublings, drop),
         cmocka_unit_test_teardown(a_nodes_time_is_compared_where_it_was_told, drop),
         cmocka_unit_test_teardown(without_samples_there_is_nothing_to_say, drop),

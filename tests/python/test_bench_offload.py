@@ -234,6 +234,10 @@ def test_a_run_is_expected_to_take_what_the_slowest_stage_takes():
     assert FORECAST.sample_s(GRID_CELL, "none") == pytest.approx(files, rel=0.02)
     assert FORECAST.sample_s(replace(GRID_CELL, rate=10.0), "none") == pytest.approx(0.1)
     assert FORECAST.sample_s(GRID_CELL, "auto") < 0.5 * files
+    for data, mean_bytes, share in (("imagenet", 110e3, 0.889), ("photos", 287e3, 0.485)):
+        forecast = Forecast(data, 5000, mean_bytes, (1, 1))  # the smaller of pixels and file
+        whole, smaller = (forecast.sample_s(GRID_CELL, policy) for policy in ("none", "sophon"))
+        assert smaller / whole == pytest.approx(share, rel=0.03)
     starved = replace(GRID_CELL, quota=0.01)
     assert FORECAST.sample_s(starved, "all") > 3 * FORECAST.sample_s(GRID_CELL, "all")
 

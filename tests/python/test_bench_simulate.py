@@ -43,10 +43,12 @@ def test_a_form_between_that_is_never_worth_it_is_passed_over():
     assert [(s.saved, s.storage_s) for s in steps] == [(80, 4)]
 
 
-def test_sophon_sends_pixels_where_they_are_fewest_and_resize_all_of_them():
-    job = Job([sample(100, fewest=(40, 1.0), pixels=(150, 1.0))])
-    sizes = [job.epoch(policy, Site(1, 1e9, 1)).size for policy in ("sophon", "resize", "auto")]
-    assert sizes == [40, 150, 40]
+def test_sophon_sends_finished_crops_or_files_and_resize_all_of_them():
+    """A crop that is smaller before it is resized is none of SOPHON's places."""
+    for pixels, sizes in ((150, [100, 150, 40]), (60, [60, 60, 40])):
+        job = Job([sample(100, fewest=(40, 1.0), pixels=(pixels, 1.0))])
+        policies = ("sophon", "resize", "auto")
+        assert [job.epoch(policy, Site(1, 1e9, 1)).size for policy in policies] == sizes
 
 
 def test_a_sample_that_only_grows_has_no_steps():
