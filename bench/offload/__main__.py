@@ -8,9 +8,10 @@ import sys
 import time
 from typing import Any
 
+from bench.builds import build, is_stale
 from bench.command_line import add_common, load, run_command, words, write_report
 from bench.common import Unavailable
-from bench.offload.experiment import Experiment, joined, sources
+from bench.offload.experiment import Experiment, builds_of, joined, sources
 from bench.offload.grid import POLICIES, SEEDS
 from bench.offload.network import need_tools, shared_cores
 from bench.run import machine
@@ -26,6 +27,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--close", action="store_true", help="only cells where `auto` was not clearly ahead")
     add("--minutes", type=float, default=0.0, help="begin no run that would end later")
     add("--data", action="append", metavar="DIR", help="JPEG files to use; may be repeated")
+    add("--mixed", action="store_true", help="runs of different builds may stand in one report")
     add_common(parser, quick="one seed, few batches, few cells", plot="-grid")
     options = parser.parse_args(arguments)
     if options.close and options.seeds is None:
@@ -42,6 +44,7 @@ def fresh(options: argparse.Namespace) -> dict[str, Any]:
         (report,) = load([options.json])
         if report["how"]["quick"] != options.quick:
             sys.exit("bench: that file was measured with other settings; choose another --json")
+        need_one_build(builds_of(report) | {build()}, options)
         return report
     storage, compute = (len(cpus) for cpus in shared_cores())
     return {
@@ -53,6 +56,13 @@ def fresh(options: argparse.Namespace) -> dict[str, Any]:
         "references": {},
         "cells": {},
     }
+
+
+def need_one_build(builds: set[str], options: argparse.Namespace) -> None:
+    """Figures of different builds do not belong side by side unless somebody says so."""
+    if len(builds) > 1 and not options.mixed:
+        told = ", ".join(sorted(builds))
+        sys.exit(f"bench: runs of different builds ({told}); choose another --json, or --mixed")
 
 
 def show_cells(experiment: Experiment) -> None:
@@ -78,6 +88,8 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
         need_tools()
     except Unavailable as reason:
         sys.exit(f"bench: skipped: {reason}")
+    if is_stale():
+        sys.exit("bench: what is installed is older than the sources; `make build` first")
     turns = list(experiment.turns())
     seconds = sum(map(experiment.turn_s, turns)) + experiment.before_s(turns)
     print(f"bench: {len(turns)} runs, some {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
@@ -87,7 +99,11 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     options = parse()
-    report = joined(load(options.from_)) if options.from_ else run_all(options)
+    if options.from_:
+        report = joined(load(options.from_))
+        need_one_build(builds_of(report), options)
+    else:
+        report = run_all(options)
     from bench.offload.summary import text
 
     write_report(text(report), options.report)

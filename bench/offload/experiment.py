@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.builds import UNKNOWN, build
 from bench.command_line import save
 from bench.common import Unavailable
 from bench.datasets import View, cache_root, make_view, warm
 from bench.offload.expected import Forecast
-from bench.offload.grid import DATA, OURS, Cell, Length, cells, chosen, is_alike
+from bench.offload.grid import DATA, OURS, Cell, Length, all_runs, cells, chosen, is_alike
 from bench.offload.one_run import Run, perform
 from bench.run import SAMPLES
 
@@ -51,6 +52,7 @@ class Experiment:
 
     def __init__(self, options: argparse.Namespace, report: dict[str, Any]) -> None:
         self._options, self.report = options, report
+        self._build = build()
         self.views: dict[str, View] = {}
         self.forecasts: dict[str, Forecast] = {}
         self.cells: list[Cell] = []
@@ -197,6 +199,7 @@ class Experiment:
             digests = notes.pop("digests")
             notes["equal"] = is_same(digests, expected) if expected else None
             notes["quota"] = quota
+            notes["build"] = self._build
             stored["problems"].pop(turn.policy, None)
             stored["runs"].setdefault(turn.policy, {})[str(turn.seed)] = notes
             told = f"{notes['seconds']:.1f} s, {notes['bytes'] / notes['samples'] / 1e3:.1f} KB a sample"
@@ -211,6 +214,11 @@ class Experiment:
 def is_same(found: list[list[int]], expected: list[list[int]]) -> bool:
     """Whether all batches are the local stream's; of that more may be known."""
     return all(a == b[: len(a)] for a, b in zip(found, expected, strict=True))
+
+
+def builds_of(report: dict[str, Any]) -> set[str]:
+    """What runs were measured with."""
+    return {run.get("build", UNKNOWN) for run in all_runs(report)}
 
 
 def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:

@@ -107,6 +107,13 @@ def cells(data: str, *, is_quick: bool = False, is_full: bool = False) -> Iterat
         yield Cell("grid", data, link, quota, rate, axes.seconds, _GRID_BATCH, seeds=axes.seeds)
 
 
+def all_runs(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Of all cells, policies and seeds."""
+    for stored in report["cells"].values():
+        for of in stored["runs"].values():
+            yield from of.values()
+
+
 def chosen(cell: Cell, patterns: list[str]) -> bool:
     """Whether --only wants it: a name, the beginning of one, or a pattern."""
     if not patterns:

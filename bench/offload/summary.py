@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.builds import UNKNOWN
 from bench.common import table
-from bench.offload.grid import OURS, POLICIES, cell_of
+from bench.offload.experiment import builds_of
+from bench.offload.grid import OURS, POLICIES, all_runs, cell_of
 from bench.offload.verdicts import (
     PAPER_TRAFFIC,
     WITHIN,
@@ -133,6 +135,7 @@ def text(report: dict[str, Any]) -> str:
     out = [
         _PREFACE,
         f"{report['date']}, {machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB{quick}. {sizes}.",
+        _builds_text(report),
         _others_text(report),
         "",
     ]
@@ -162,14 +165,17 @@ def _settling_text(report: dict[str, Any]) -> list[str]:
     return [told, ""]
 
 
+def _builds_text(report: dict[str, Any]) -> str:
+    found = sorted(builds_of(report))
+    if len(found) > 1:
+        return f"**Runs of different builds**: {', '.join(found)}."
+    changed = ", with changes that were not committed" if any("+" in of for of in found) else ""
+    return f"Commit {''.join(found) or UNKNOWN}{changed}."
+
+
 def _others_text(report: dict[str, Any]) -> str:
     """Whether the machine was quiet: the network's own work is a part of what others did."""
-    seen = [
-        run["other_cores"]
-        for stored in report["cells"].values()
-        for of in stored["runs"].values()
-        for run in of.values()
-    ]
+    seen = [run["other_cores"] for run in all_runs(report)]
     mean = sum(seen) / len(seen) if seen else 0.0
     much = sum(cores > _MUCH for cores in seen)
     return (

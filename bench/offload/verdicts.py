@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import Any
 
 from bench.common import Check
-from bench.offload.grid import BASELINE, OURS, PAPER
+from bench.offload.grid import BASELINE, OURS, PAPER, all_runs
 from bench.stats import summary
 
 WITHIN = 1.03  # of the best policy's time
@@ -184,12 +184,7 @@ def grid(cells: dict[str, Stored]) -> list[Check]:
 
 def same_batches(report: dict[str, Any]) -> list[Check]:
     """Every batch of every run is that of the local stream."""
-    runs = [
-        run
-        for stored in report["cells"].values()
-        for of in stored["runs"].values()
-        for run in of.values()
-    ]
+    runs = list(all_runs(report))
     if not runs:
         return []
     equal, known = (sum(run["equal"] is value for run in runs) for value in (True, None))

@@ -380,6 +380,23 @@ def test_a_file_of_other_settings_is_not_added_to(tmp_path, monkeypatch):
         command.fresh(options_for(tmp_path, "--quick"))
 
 
+def test_runs_of_another_build_are_not_added_unless_wanted(tmp_path, monkeypatch):
+    for module in (command, experiment):
+        monkeypatch.setattr(module, "build", lambda: "first")
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [CELL])
+    assert experiment.builds_of(bench.report) == {"first"}
+    for module in (command, experiment):
+        monkeypatch.setattr(module, "build", lambda: "second")
+    with pytest.raises(SystemExit, match=r"different builds \(first, second\)"):
+        command.fresh(options_for(tmp_path))
+    more = options_for(tmp_path, "--mixed", "--seeds", "3")
+    assert experiment.builds_of(Rehearsal(more, monkeypatch, [CELL]).report) == {"first", "second"}
+    # A report of several files is one report, too.
+    with pytest.raises(SystemExit, match="different builds"):
+        command.need_one_build({"first", "second"}, options_for(tmp_path))
+    command.need_one_build({"first", "second"}, more)
+
+
 def test_every_run_is_compared_with_the_local_stream(tmp_path, monkeypatch):
     def figures(run):
         wrong = [[1] * run.length.warm, [9] * run.length.counted]
@@ -466,6 +483,7 @@ def run_with(seconds, size, storage=0.1, equal=True):
         "share": 1.0,
         "settled_s": 3.0,
         "warm_s": 10.0,
+        "build": "1234567890ab",
     }
 
 
@@ -559,6 +577,7 @@ def test_the_report_has_every_cell_and_the_paper():
     assert "other programs used 0.10 cores beside both ends; more than 0.25 in 0 of" in text
     assert "from 3.0 s after the start on (median of 4 runs; 3.0 s at most), in 4 of them" in text
     assert "- skipped: need root: grid/photos/25/0.5/150" in text
+    assert "Commit 1234567890ab." in text
     assert "10.00 ± 0.00" in text
 
 
