@@ -182,8 +182,9 @@ static bool estimate(pen__allow *a, const pen_key *key, size_t len, const pen__c
     if (pen_pipeline_draw(a->pipe, key, &info, params, PEN_PIPELINE_MAX_OPS, NULL) != 0)
         return false;
     pen__plan_build(&plan, a->pipe, &info, params);
+    const bool is_furthest = choice->forms & PEN__FORMS_AT_FURTHEST;
     pen__estimate_sample(out, &plan, &info, len, choice->max_cut,
-                         choice->forms & PEN__FORMS_AT_FURTHEST, &corrections);
+                         is_furthest ? a->pipe->shape.channels : 0, &corrections);
     return true;
 }
 

@@ -95,14 +95,15 @@ static int find_place(const pen__plan *plan, int max_cut, bool is_furthest)
 }
 
 static pen__weight weigh_pixels(const pen__plan *plan, const pen_image_info *info, double len,
-                                int place)
+                                int place, int full_ch)
 {
     if (place < 0)
         return (pen__weight){INFINITY, INFINITY};
     double cpu_s = sample_s + decode_time(plan, info, len);
     for (int i = 1; i <= place; i++)
         cpu_s += step_px_s * pixels_of(plan->cuts[i].w, plan->cuts[i].h);
-    return (pen__weight){cut_bytes(&plan->cuts[place]), cpu_s};
+    const pen__plan_cut *cut = &plan->cuts[place];
+    return (pen__weight){pixels_of(cut->w, cut->h) * fmax(cut->ch, full_ch), cpu_s};
 }
 
 static pen__weight weigh_coded(const pen__weight *pixels, const pen_image_info *info, double len)
@@ -130,14 +131,13 @@ static double corrected(double value, double ratio)
 }
 
 void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
-                          size_t len, int max_cut, bool is_furthest,
-                          const pen__corrections *corrections)
+                          size_t len, int max_cut, int full_ch, const pen__corrections *corrections)
 {
     for (int i = 0; i < PEN__FORM_COUNT; i++)
         out->of[i] = (pen__weight){INFINITY, INFINITY};
     out->of[PEN__FORM_JPEG_CUT] = weigh_cut(plan, info, (double)len);
     const pen__weight pixels =
-        weigh_pixels(plan, info, (double)len, find_place(plan, max_cut, is_furthest));
+        weigh_pixels(plan, info, (double)len, find_place(plan, max_cut, full_ch > 0), full_ch);
     out->of[PEN__FORM_PIXELS] = pixels;
     if (!isinf(pixels.bytes))
         out->of[PEN__FORM_PIXELS_CODED] = weigh_coded(&pixels, info, (double)len);

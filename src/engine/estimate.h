@@ -30,9 +30,10 @@ typedef struct pen__corrections {
     double both_cpu;
 } pen__corrections;
 
-/* `max_cut` as in pen__pack_order, `is_furthest` for pixels there and not where they are fewest. */
+/* `max_cut` as in pen__pack_order.  `full_ch`: pixels there, with so many channels at least; 0:
+ * where they are fewest. */
 void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
-                          size_t len, int max_cut, bool is_furthest,
+                          size_t len, int max_cut, int full_ch,
                           const pen__corrections *corrections);
 
 /* A sample is known to differ from others like it: so many times the bytes and the time. */

@@ -26,6 +26,7 @@
 #include "codec/bytes.h"
 #include "codec/pixel_code.h"
 #include "engine/run.h"
+#include "ops/geometry.h"
 #include "ops/jpeg_cut.h"
 
 enum {
@@ -280,15 +281,34 @@ static bool make_pixels(packing *job, int cut, size_t spare, pen__image *out, ui
     return pen__run_to_cut(plan, packer->dec, &in, scratch, out, NULL) == 0;
 }
 
-static void take_pixels(packing *job, pen__form form, const pen__plan_cut *cut, const uint8_t *data,
+/* They are at dst. */
+static void take_pixels(packing *job, pen__form form, const pen__plan_cut *cut, int channels,
                         size_t len)
 {
-    memcpy(job->dst, data, len);
     job->best.form = form;
     job->best.cut = cut->n_ops;
     job->best.kept = (pen__rect){0, 0, cut->w, cut->h};
-    job->best.channels = cut->ch;
+    job->best.channels = channels;
     job->best.len = len;
+}
+
+/* The image at the cut as plain pixels have it on the wire. */
+static pen__plan_cut plain_cut(const packing *job, pen__plan_cut cut)
+{
+    const int32_t all = job->order->pipe->shape.channels;
+    if (job->order->forms & PEN__FORMS_AT_FURTHEST && cut.ch < all)
+        cut.ch = all;
+    return cut;
+}
+
+static void take_plain(packing *job, const pen__plan_cut *plain, const pen__image *image)
+{
+    pen__image out = {.px = job->dst};
+    if (plain->ch > image->ch)
+        pen__spread(image, &out);
+    else
+        memcpy(job->dst, image->px, pixel_bytes(plain));
+    take_pixels(job, PEN__FORM_PIXELS, plain, plain->ch, pixel_bytes(plain));
 }
 
 static void try_pixels(packing *job, int at)
@@ -296,7 +316,8 @@ static void try_pixels(packing *job, int at)
     if (at < 0)
         return;
     const pen__plan_cut cut = job->packer->plan.cuts[at];
-    const size_t limit = limit_of(job), bytes = pixel_bytes(&cut);
+    const pen__plan_cut plain = plain_cut(job, cut);
+    const size_t limit = limit_of(job), bytes = pixel_bytes(&plain);
     const bool is_plain = may_be(job, PEN__FORM_PIXELS) && bytes <= limit;
     const bool is_coded = may_win_coded(job, &cut);
     if (!is_plain && !is_coded)
@@ -313,10 +334,12 @@ static void try_pixels(packing *job, int at)
     int64_t n = is_coded ? pen__pixels_encode(image.px, image.w, image.h, image.ch, rest, coded,
                                               most < bound ? most : bound)
                          : 0;
-    if (n > 0)
-        take_pixels(job, PEN__FORM_PIXELS_CODED, &cut, coded, (size_t)n);
-    else if (is_plain)
-        take_pixels(job, PEN__FORM_PIXELS, &cut, image.px, bytes);
+    if (n > 0) {
+        memcpy(job->dst, coded, (size_t)n);
+        take_pixels(job, PEN__FORM_PIXELS_CODED, &cut, cut.ch, (size_t)n);
+    } else if (is_plain) {
+        take_plain(job, &plain, &image);
+    }
 }
 
 /* ---- coded bytes ---------------------------------------------------------------------- */

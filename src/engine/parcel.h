@@ -29,8 +29,9 @@ typedef enum pen__form {
 
 /* A mask of forms has the bit 1 << form. */
 #define PEN__FORMS_ALL ((1U << PEN__FORM_COUNT) - 1)
-/* Beside them in a mask: pixels are taken at the furthest cut allowed, not at the one where they
- * are fewest.  For policies that are compared with. */
+/* Beside them in a mask: plain pixels are taken at the furthest cut allowed, not at the one where
+ * they are fewest, and grey ones have all channels of the tensor, as other loaders hold them.  For
+ * policies that are compared with. */
 #define PEN__FORMS_AT_FURTHEST (1U << 16)
 
 enum { PEN__PARCEL_HEAD = 48, PEN__PARCEL_VERSION = 1 };

@@ -38,13 +38,27 @@ static int plan_cut_file(pen__unpacking *u, pen__plan *plan, pen_error *err)
     return 0;
 }
 
+/* Grey pixels may have come with three equal channels; plans take one. */
+static bool has_channels(const pen__parcel *p, int channels)
+{
+    return p->channels == channels ||
+           (p->form == PEN__FORM_PIXELS && channels == 1 && p->channels == 3);
+}
+
+static void drop_equal_channels(pen__image *im, int channels)
+{
+    const size_t n = (size_t)im->w * (size_t)im->h * (size_t)im->ch;
+    for (size_t i = 0; i < n && channels > im->ch; i++)
+        im->px[i] = im->px[(size_t)channels * i];
+}
+
 static int plan_pixels(pen__unpacking *u, uint8_t *px, pen__plan *plan, pen_error *err)
 {
     const pen__parcel *p = &u->parcel;
     const int at = pen__plan_find_cut(plan, p->cut);
     const pen__plan_cut *cut = at >= 0 ? &plan->cuts[at] : NULL;
     if (!cut || cut->n_ops != p->cut || cut->w != p->kept.w || cut->h != p->kept.h ||
-        cut->ch != p->channels)
+        !has_channels(p, cut->ch))
         return pen__fail(err, PEN_ECORRUPT, -1, "pixels that are not those at a cut of the line");
     pen__plan_keep(plan, at, plan->n_cuts - 1);
     u->in = (pen__input){.kind = PEN__INPUT_PIXELS, .pixels = {px, cut->w, cut->h, cut->ch}};
@@ -102,6 +116,8 @@ int pen__unpack_plan(pen__unpacking *u, const pen_pipeline *pipe, const pen_key 
 int pen__unpack_open(pen__unpacking *u, pen__bytes_coder **coder, uint8_t **scratch, pen_error *err)
 {
     const pen__parcel *p = &u->parcel;
+    if (u->in.kind == PEN__INPUT_PIXELS)
+        drop_equal_channels(&u->in.pixels, p->channels);
     if (!u->file_bytes)
         return 0;
     uint8_t *file = *scratch;

@@ -35,7 +35,7 @@ static pen__estimate estimate_of(pen_image_info info, pen__rect window, size_t l
     const pen__plan plan = plan_of(window);
     const pen__corrections none = {{0}, {0}, 0};
     pen__estimate e;
-    pen__estimate_sample(&e, &plan, &info, len, 9, false, &none);
+    pen__estimate_sample(&e, &plan, &info, len, 9, 0, &none);
     return e;
 }
 
@@ -83,16 +83,21 @@ static void pixels_are_those_at_the_place_the_node_would_take(void **state)
     const pen__corrections none = {{0}, {0}, 0};
     const pen_image_info info = photo();
     pen__estimate e;
-    pen__estimate_sample(&e, &plan, &info, 500000, 1, false, &none);
+    pen__estimate_sample(&e, &plan, &info, 500000, 1, 0, &none);
     assert_true(e.of[PEN__FORM_PIXELS].bytes == 1600 * 1200 * 3);
-    pen__estimate_sample(&e, &plan, &info, 500000, 0, false, &none);
+    pen__estimate_sample(&e, &plan, &info, 500000, 0, 0, &none);
     assert_true(isinf(e.of[PEN__FORM_PIXELS].bytes) && isinf(e.of[PEN__FORM_PIXELS_CODED].bytes));
     pen__plan grows = plan;
     grows.cuts[2] = (pen__plan_cut){.n_ops = 3, .w = 448, .h = 448, .ch = 3};
     grows.n_cuts = 3;
-    pen__estimate_sample(&e, &grows, &info, 500000, 9, false, &none);
+    pen__estimate_sample(&e, &grows, &info, 500000, 9, 0, &none);
     assert_true(e.of[PEN__FORM_PIXELS].bytes == 150528);
-    pen__estimate_sample(&e, &grows, &info, 500000, 9, true, &none);
+    pen__estimate_sample(&e, &grows, &info, 500000, 9, 3, &none);
+    assert_true(e.of[PEN__FORM_PIXELS].bytes == 448 * 448 * 3);
+    grows.cuts[2].ch = 1; /* grey */
+    pen__estimate_sample(&e, &grows, &info, 500000, 9, 1, &none);
+    assert_true(e.of[PEN__FORM_PIXELS].bytes == 448 * 448);
+    pen__estimate_sample(&e, &grows, &info, 500000, 9, 3, &none);
     assert_true(e.of[PEN__FORM_PIXELS].bytes == 448 * 448 * 3);
 }
 
@@ -122,7 +127,7 @@ static void what_comes_is_what_is_expected_before_long(void **state)
     pen__corrections c = {{0}, {0}, 0};
     pen__estimate e;
     for (int i = 0; i < 500; i++) {
-        pen__estimate_sample(&e, &plan, &info, 500000, 9, false, &c);
+        pen__estimate_sample(&e, &plan, &info, 500000, 9, 0, &c);
         pen__estimate_learn_bytes(&c, &e, PEN__FORM_JPEG_CUT, 60000);
         pen__estimate_learn_bytes(&c, &e, PEN__FORM_PIXELS_CODED, 20000);
         pen__estimate_learn_cpu(&c, &e, PEN__FORMS_ALL, 0.01);
@@ -143,7 +148,7 @@ static void nonsense_does_not_spoil_the_figures(void **state)
         pen__corrections c = {{0}, {0}, 0};
         pen__estimate e, first = estimate_of(info, a_corner, 500000);
         for (int n = 0; n < 1000; n++) {
-            pen__estimate_sample(&e, &plan, &info, 500000, 9, false, &c);
+            pen__estimate_sample(&e, &plan, &info, 500000, 9, 0, &c);
             pen__estimate_learn_bytes(&c, &e, PEN__FORM_JPEG_CUT, wild[i]);
             pen__estimate_learn_cpu(&c, &e, PEN__FORMS_ALL, wild[i]);
         }

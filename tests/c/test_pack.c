@@ -157,6 +157,35 @@ static void only_what_is_allowed_is_sent(void **state)
     free(parcel.data), free(f.data);
 }
 
+/* Elsewhere images are RGB however grey: policies that are compared with send them so. */
+static void grey_pixels_have_all_channels_where_that_is_asked(void **state)
+{
+    tools *t = *state;
+    const pen_shape shape = pen_pipeline_shape(t->pipe);
+    const size_t n_pixels = (size_t)shape.width * (size_t)shape.height;
+    uint8_t *want = malloc(shape.bytes);
+    for (size_t times = 2; times <= 4; times += 2) { /* one channel is shorter, three are not all */
+        file f = file_of(11, 30, 30);
+        f = with_tail(f, times * n_pixels - f.len);
+        pen__pack_order order = {.pipe = t->pipe, .key = {1, 1, 1, 0}, .max_cut = 9};
+        assert_int_equal(
+            pen_pipeline_run(t->pipe, &order.key, f.data, f.len, want, shape.bytes, NULL), 0);
+        for (int ch = 1; ch <= 3; ch += 2) {
+            order.forms = 1U << PEN__FORM_PIXELS | (ch == 3 ? PEN__FORMS_AT_FURTHEST : 0);
+            file parcel = pack(t->packer, &order, f);
+            assert_int_equal(parcel.data[3], ch);
+            assert_true(ch == 1 || parcel.len == PEN__PARCEL_HEAD + 3 * n_pixels);
+            free(parcel.data);
+            assert_int_equal(travel(t->packer, &order, f, want, "grey"), PEN__FORM_PIXELS);
+            order.forms |= 1U << PEN__FORM_RAW;
+            assert_int_equal(travel(t->packer, &order, f, want, "grey"),
+                             (size_t)ch < times ? PEN__FORM_PIXELS : PEN__FORM_RAW);
+        }
+        free(f.data);
+    }
+    free(want);
+}
+
 /* What an index knows of a JPEG file makes packing quicker, and no parcel different. */
 static void marks_change_no_parcel(void **state)
 {
@@ -417,6 +446,7 @@ int main(void)
         cmocka_unit_test(every_form_and_cut_arrives_as_the_same_tensor),
         cmocka_unit_test(the_smallest_allowed_form_is_taken),
         cmocka_unit_test(only_what_is_allowed_is_sent),
+        cmocka_unit_test(grey_pixels_have_all_channels_where_that_is_asked),
         cmocka_unit_test(marks_change_no_parcel),
         cmocka_unit_test(an_index_changes_no_parcel),
         cmocka_unit_test(faults_are_found_where_they_would_be_without_parcels),
