@@ -52,7 +52,6 @@ def fresh(options: argparse.Namespace) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "how": {"quick": options.quick, "storage_cores": storage, "compute_cores": compute},
         "data": {},
-        "prepared": [],
         "references": {},
         "cells": {},
     }

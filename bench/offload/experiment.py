@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -14,12 +15,26 @@ from bench.builds import UNKNOWN, build
 from bench.command_line import save
 from bench.common import Unavailable
 from bench.datasets import View, cache_root, make_view, warm
+from bench.offload import caches
 from bench.offload.expected import Forecast
-from bench.offload.grid import DATA, OURS, Cell, Length, all_runs, cells, chosen, is_alike
+from bench.offload.grid import (
+    AMPLE,
+    BATCH,
+    DATA,
+    HEADLINE_LINK,
+    OURS,
+    Cell,
+    Length,
+    all_runs,
+    cells,
+    chosen,
+    is_alike,
+)
 from bench.offload.one_run import Run, perform
 from bench.run import SAMPLES
 
 IMAGES_MIN = 5000
+PREPARING_SEED = 1_000_003  # of no run: crops follow from seed, sample and epoch
 _AHEAD = 0.97  # of the best other's time: clearly ahead, more seeds would tell nothing new
 
 
@@ -140,17 +155,28 @@ class Experiment:
             )
 
     def _prepare(self, name: str) -> None:
-        """An epoch without limits, so that indexes and profile are there, as they are in every epoch but the first."""
-        if self._options.quick or name in self.report["prepared"]:
+        """An epoch with a seed of its own: indexes and profile are there as in every epoch but the first, and know no
+        crop that is measured. On the slow link, where all is offloaded: of what is not, nothing is learned."""
+        view, about = self.views[name], {"build": self._build, "seed": PREPARING_SEED}
+        if self._options.quick or caches.kept_about(view.directory.name) == about:
             return
-        view = self.views[name]
-        notes = perform(Run(view.directory / "folder", OURS, 0, Length(1, view.images // 64 - 1)))
+        caches.clear()
+        length = Length(1, math.ceil(view.images / BATCH))
+        conditions = (BATCH, HEADLINE_LINK, AMPLE, 0.0, self.forecasts[name].mean_bytes)
+        folder = view.directory / "folder"
+        notes = perform(Run(folder, OURS, PREPARING_SEED, length, *conditions, is_kept=True))
         problem = notes.get("skipped") or notes.get("failed")
         if problem:
-            print(f"bench: {name}: no epoch to begin with: {problem}", file=sys.stderr)
+            sys.exit(f"bench: {name}: no epoch to begin with: {problem}")
+        caches.keep(view.directory.name, about)
+
+    def _performed(self, run: Run) -> dict[str, Any]:
+        """A run that begins as all others do; of --quick ones, with nothing."""
+        if self._options.quick:
+            caches.clear()
         else:
-            self.report["prepared"].append(name)
-            self._save()
+            caches.restore(run.folder.parent.name)
+        return perform(run)
 
     def reference(self, cell: Cell, seed: int) -> list[list[int]]:
         """The local stream's fingerprints, of batches that warm up and that count; as many as any cell needs."""
@@ -191,7 +217,7 @@ class Experiment:
         folder = self.views[cell.data].directory / "folder"
         expected = self.reference(cell, turn.seed)
         length = forecast.length(cell, turn.policy)
-        notes = perform(Run(folder, turn.policy, turn.seed, length, *conditions))
+        notes = self._performed(Run(folder, turn.policy, turn.seed, length, *conditions))
         kind = next((kind for kind in ("skipped", "failed") if kind in notes), None)
         if kind:
             told = stored["problems"][turn.policy] = f"{kind}: {notes[kind]}"

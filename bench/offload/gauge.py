@@ -22,6 +22,7 @@ from typing import Any
 
 from bench.child import end_group
 from bench.common import MEAN, SIZE, STD, Unavailable
+from bench.offload.caches import STORAGE
 from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW
 from bench.offload.one_run import cache_of, program
 from bench.offload.trainee import wait_for_node
@@ -132,7 +133,7 @@ def local_node(folder: Path) -> Iterator[tuple[int, int]]:
             stdout=errors,
             stderr=errors,
             text=True,
-            env=cache_of("storage"),
+            env=cache_of(STORAGE),
             start_new_session=True,
         )
         try:

@@ -22,8 +22,8 @@ PLANNING = ("sophon", "auto")  # these find out while they run how much to offlo
 DATA = ("imagenet", "photos")
 AMPLE = 0.0
 SEEDS = 5
-_BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
-_HEADLINE_LINK = 60.0
+BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
+HEADLINE_LINK = 60.0
 _IDLE_LINK, _IDLE_RATE, _IDLE_S = 500.0, 75.0, 20.0
 
 
@@ -53,7 +53,7 @@ class Cell:
     quota: float | None  # None: a tenth of what `headline` took
     rate: float
     seconds: float  # that count; 0: a whole epoch
-    batch_size: int = _BATCH
+    batch_size: int = BATCH
     policies: tuple[str, ...] = POLICIES
     seeds: int = SEEDS
 
@@ -99,8 +99,8 @@ def cells(data: str, *, is_quick: bool = False, is_full: bool = False) -> Iterat
     axes = QUICK if is_quick else FULL if is_full else USUAL
     seconds, seeds = (axes.seconds, 1) if is_quick else (0.0, SEEDS)
     more = {"seeds": seeds}
-    yield Cell("headline", data, _HEADLINE_LINK, AMPLE, 0.0, seconds, **more)
-    yield Cell("tenth", data, _HEADLINE_LINK, None, 0.0, seconds, policies=(OURS,), **more)
+    yield Cell("headline", data, HEADLINE_LINK, AMPLE, 0.0, seconds, **more)
+    yield Cell("tenth", data, HEADLINE_LINK, None, 0.0, seconds, policies=(OURS,), **more)
     idle = (_IDLE_LINK, AMPLE, _IDLE_RATE, seconds or _IDLE_S)
     yield Cell("idle", data, *idle, policies=(BASELINE, OURS), **more)
     for link, quota, rate in product(axes.links, axes.quotas, axes.rates):

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,7 @@ from typing import Any
 from bench.child import Lines, Lost, end_group, tell
 from bench.common import ROOT, SIZE, Unavailable
 from bench.control_group import ControlGroup
-from bench.datasets import cache_root
+from bench.offload.caches import COMPUTE, LOCAL, STORAGE, live
 from bench.offload.grid import Length
 from bench.offload.network import STORAGE_IP, Counted, Sites, two_sites
 from bench.process_tree import cpu_seconds, machine_busy_seconds
@@ -48,6 +48,7 @@ class Run:
     quota: float = 0.0
     rate: float = 0.0
     mean_bytes: float = 0.0
+    is_kept: bool = False  # what both ends came to know is wanted: they end in peace
 
     @property
     def longest_s(self) -> float:
@@ -80,10 +81,8 @@ def program(name: str) -> Path:
 
 
 def cache_of(site: str) -> dict[str, str]:
-    """Indexes and profiles live on between runs, apart for storage and compute, as on two machines."""
-    folder = cache_root() / "offload" / site
-    folder.mkdir(parents=True, exist_ok=True)
-    return {**environment(), "PENSTOCK_CACHE": str(folder)}
+    """The environment of a site's programs."""
+    return {**environment(), "PENSTOCK_CACHE": str(live(site))}
 
 
 def in_group(group: ControlGroup, command: list[str]) -> list[str]:
@@ -112,7 +111,7 @@ def storage_node(sites: Sites, run: Run, token: Path) -> Iterator[subprocess.Pop
             stdout=errors,
             stderr=errors,
             text=True,
-            env=cache_of("storage"),
+            env=cache_of(STORAGE),
             start_new_session=True,
         )
         try:
@@ -124,12 +123,21 @@ def storage_node(sites: Sites, run: Run, token: Path) -> Iterator[subprocess.Pop
             said = errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
             raise Lost(f"the storage node ended: {said[-1]}") from reason
         finally:
+            if run.is_kept:
+                _ask_to_end(process)
             end_group(process)
+
+
+def _ask_to_end(process: subprocess.Popen[str]) -> None:
+    """It may have something to write down."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_S)
 
 
 def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dict[str, str]]:
     words = [str(program("python")), "-m", "bench.offload.trainee"]
-    more = {}
+    more, site = {}, LOCAL if run.policy is None else COMPUTE
     if run.policy is None:
         words.append(str(run.folder))
     else:
@@ -138,7 +146,7 @@ def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dic
         more["PENSTOCK_TOKEN_FILE"] = str(token)
     words += ["--seed", str(run.seed), "--batch-size", str(run.batch_size), "--rate", str(run.rate)]
     words += ["--warm", str(run.length.warm), "--batches", str(run.length.counted)]
-    return sites.compute.command(*words), {**cache_of("compute"), **more}
+    return sites.compute.command(*words), {**cache_of(site), **more}
 
 
 @contextmanager

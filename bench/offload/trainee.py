@@ -144,6 +144,8 @@ def run(options: argparse.Namespace, say: TextIO, orders: TextIO) -> dict[str, A
     orders.readline()
     start = time.monotonic()
     counted = train(epoch_of(loader, 1, parts[1]), step_s, at(options.batches, "done"), share)
+    told = about(loader)
+    loader.close()  # what it has learned is on disk then
     return {
         "begin": begin,
         "first": warm.got[0],
@@ -153,7 +155,7 @@ def run(options: argparse.Namespace, say: TextIO, orders: TextIO) -> dict[str, A
         "asked": counted.asked,
         "got": counted.got,
         "digests": [warm.digests, counted.digests],
-        "about": about(loader),
+        "about": told,
     }
 
 

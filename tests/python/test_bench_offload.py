@@ -20,7 +20,7 @@ from bench import control_group  # noqa: E402
 from bench.common import Unavailable  # noqa: E402
 from bench.datasets import make_view  # noqa: E402
 from bench.offload import __main__ as command  # noqa: E402
-from bench.offload import experiment, gauge, network, one_run, trainee  # noqa: E402
+from bench.offload import caches, experiment, gauge, network, one_run, trainee  # noqa: E402
 from bench.offload.digest import fingerprint  # noqa: E402
 from bench.offload.expected import Forecast  # noqa: E402
 from bench.offload.grid import (  # noqa: E402
@@ -314,12 +314,12 @@ class Rehearsal(experiment.Experiment):
         self.views["photos"] = type("V", (), view)()
         self.forecasts["photos"] = Forecast("photos", 640, 1e4, (1, 1))
         self.report["data"]["photos"] = {"images": 640, "distinct": 64, "bytes": 1e6}
-        self.report["prepared"] = ["photos"]
         self.cells = list(cells)
-        self.ran = []
+        self.ran, self.first = [], []
+        monkeypatch.setenv("XDG_CACHE_HOME", str(options.json.parent / "cache"))
 
         def perform(run):
-            self.ran.append(run)
+            (self.first if run.is_kept else self.ran).append(run)
             digests = [[run.seed] * run.length.warm, [run.seed] * run.length.counted]
             size = {"bytes": 1000, "samples": 1}
             default = {"seconds": 2.0, "storage_cpu_s": 1.0, "digests": digests, **size}
@@ -343,6 +343,67 @@ def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
     assert Rehearsal(options, monkeypatch, [CELL]).ran == []
     more = Rehearsal(options_for(tmp_path, "--seeds", "3"), monkeypatch, [CELL])
     assert {run.seed for run in more.ran} == {2}
+
+
+def test_every_run_begins_with_what_the_first_epoch_has_left(tmp_path, monkeypatch):
+    """Whatever those before it came to know; that epoch has crops that no run has."""
+    found = []
+
+    def figures(run):
+        places = [caches.live(site) / "profile" for site in (caches.STORAGE, caches.COMPUTE)]
+        if run.policy is not None:
+            found.append([place.read_text() if place.exists() else None for place in places])
+            for place in places:
+                place.write_text(f"{run.policy} {run.seed}")
+        return {}
+
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [CELL], figures)
+    (first,) = bench.first
+    assert first.seed not in {run.seed for run in bench.ran} and first.policy == "auto"
+    assert first.link == CELL.link and first.length.counted * 64 >= 640
+    kept = f"auto {first.seed}"
+    assert found == [[None, None], *[[kept, kept]] * 4]
+    more = Rehearsal(options_for(tmp_path, "--seeds", "3"), monkeypatch, [CELL], figures)
+    assert more.first == [] and found[5:] == [[kept, kept]] * 2  # it is kept for later commands
+    monkeypatch.setattr(experiment, "build", lambda: "another")
+    again = Rehearsal(options_for(tmp_path, "--mixed", "--seeds", "4"), monkeypatch, [CELL])
+    assert len(again.first) == 1  # which may have learned otherwise
+
+
+def test_local_runs_leave_nothing_for_remote_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(one_run, "program", Path)
+    plain = type("Site", (), {"command": lambda self, *words: list(words)})()
+    used = []
+    for policy in (None, "auto"):
+        run = one_run.Run(tmp_path, policy, 0, Length(1, 1))
+        _, env = one_run._trainee(network.Sites(plain, plain), run, None)
+        used.append(Path(env["PENSTOCK_CACHE"]))
+    assert used == [caches.live(caches.LOCAL), caches.live(caches.COMPUTE)] and used[0] != used[1]
+
+
+def test_quick_runs_begin_with_nothing(tmp_path, monkeypatch):
+    quick = options_for(tmp_path, "--quick")
+    found = []
+
+    def figures(run):
+        place = caches.live(caches.COMPUTE) / "profile"
+        if run.policy is not None:
+            found.append(place.exists())
+            place.touch()
+        return {}
+
+    assert Rehearsal(quick, monkeypatch, [CELL], figures).first == []
+    assert found == [False] * 4
+
+
+def test_without_a_first_epoch_nothing_is_measured(tmp_path, monkeypatch):
+    def figures(run):
+        return {"failed": "no memory"} if run.is_kept else {}
+
+    with pytest.raises(SystemExit, match="no epoch to begin with: no memory"):
+        Rehearsal(options_for(tmp_path), monkeypatch, [CELL], figures)
+    assert Rehearsal(options_for(tmp_path), monkeypatch, [CELL]).first  # nothing was kept of it
 
 
 def test_what_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatch):
@@ -411,7 +472,8 @@ def test_every_run_is_compared_with_the_local_stream(tmp_path, monkeypatch):
 
 def test_a_run_that_failed_is_tried_again_next_time(tmp_path, monkeypatch):
     def figures(run):
-        return {"failed": "ended: no memory"} if run.policy == "auto" else {}
+        is_measured = run.policy == "auto" and not run.is_kept
+        return {"failed": "ended: no memory"} if is_measured else {}
 
     bench = Rehearsal(options_for(tmp_path), monkeypatch, [CELL], figures)
     stored = bench.report["cells"]["headline/photos"]

@@ -1,0 +1,64 @@
+"""What both ends remember: indexes and profiles, apart for storage and compute as on two machines, and the same before
+every run, whatever ran before it.
+
+An epoch that goes before everything fills both directories; a copy of them is kept for each data set, and every run
+begins with that copy. So no run gains by what another came to know, and the order of runs means nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from bench.datasets import cache_root
+
+STORAGE, COMPUTE, LOCAL = "storage", "compute", "local"  # the last: reads the files in place
+_ABOUT = "about.json"
+
+
+def live(site: str) -> Path:
+    """Where a site's programs keep theirs while they run."""
+    folder = cache_root() / "offload" / site
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def clear() -> None:
+    """Nothing is known at either end."""
+    for site in (STORAGE, COMPUTE):
+        shutil.rmtree(live(site))
+        live(site)
+
+
+def _kept(data: str) -> Path:
+    return cache_root() / "offload" / "kept" / data
+
+
+def keep(data: str, about: dict[str, Any]) -> None:
+    """What both ends know now is what every run of a data set begins with; `about` says where it comes from."""
+    target = _kept(data)
+    part = target.with_name(target.name + ".part")  # never half a copy
+    shutil.rmtree(part, ignore_errors=True)
+    for site in (STORAGE, COMPUTE):
+        shutil.copytree(live(site), part / site)
+    (part / _ABOUT).write_text(json.dumps(about))
+    shutil.rmtree(target, ignore_errors=True)
+    part.rename(target)
+
+
+def kept_about(data: str) -> dict[str, Any] | None:
+    """What was said when it was kept; None: nothing was."""
+    try:
+        found: dict[str, Any] = json.loads((_kept(data) / _ABOUT).read_text())
+    except (OSError, json.JSONDecodeError):
+        return None
+    return found
+
+
+def restore(data: str) -> None:
+    """Both ends know what was kept for a data set, and nothing else."""
+    clear()
+    for site in (STORAGE, COMPUTE):
+        shutil.copytree(_kept(data) / site, live(site), dirs_exist_ok=True)
