@@ -11,7 +11,7 @@ import math
 
 from bench.common import SIZE
 from bench.offload.forms import CODED, CUT, PIXELS, RAW, Sample, repeated, sample_of
-from bench.offload.grid import BASELINE, OURS, PLANNING, Cell, Length
+from bench.offload.grid import BASELINE, OURS, Cell, Length, warm_least
 from bench.offload.planning import Job, Outcome, Site
 
 MBIT = 1e6 / 8
@@ -37,9 +37,9 @@ _TYPICAL: dict[str, dict[str, tuple[float | None, float, float]]] = {
 }
 _OTHERS = "imagenet"  # files that are neither are taken for these
 _START_S = 1.5  # two networks, a storage node, a training loop, the manifest
-_SETTLE_S, _WARM_S = 10.0, 1.5  # before it counts: of those that plan, and of others
+_WARM_S = 10.0  # before it counts, under all policies: each has workers, readers and a share to find, or some of these
+_FEW = 5  # batches that warm up: on a link so slow this is known well enough
 _LEAST = 3  # batches that count
-_WEIGHED = 96  # samples after which `fastflow` has made up its mind
 _NEAR = 1.3  # times the fastest: its time may decide
 
 
@@ -89,6 +89,16 @@ class Forecast:
     def _whole(self, cell: Cell) -> int:
         return math.ceil(self.images / cell.batch_size)
 
+    def warm_s(self, cell: Cell) -> float:
+        """How long a run warms up, whatever its policy."""
+        return min(_WARM_S, cell.seconds or _WARM_S)
+
+    def _warm(self, cell: Cell, own_s: float) -> int:
+        """Batches that warm up at most: the clock ends it, and it may be faster than expected."""
+        expected = math.ceil(self.warm_s(cell) / own_s / cell.batch_size)
+        most = max(expected + max(0, expected - _FEW), warm_least(cell.batch_size))
+        return min(most, self._whole(cell))
+
     def length(self, cell: Cell, policy: str) -> Length:
         own = self.sample_s(cell, policy)
 
@@ -96,9 +106,7 @@ class Forecast:
             wanted = math.ceil(seconds / sample_s / cell.batch_size)
             return min(max(wanted, fewest), self._whole(cell))
 
-        warm_s = _SETTLE_S if policy in PLANNING else _WARM_S
-        weighed = math.ceil(_WEIGHED / cell.batch_size) if policy == "fastflow" else 1
-        warm = batches(min(warm_s, cell.seconds or warm_s), own, weighed)
+        warm = self._warm(cell, own)
         if not cell.seconds:
             return Length(warm, self._whole(cell))
         best = min(self.sample_s(cell, other) for other in cell.policies)
@@ -108,9 +116,9 @@ class Forecast:
 
     def run_s(self, cell: Cell, policy: str) -> float:
         """A run from its first process to its last."""
-        length = self.length(cell, policy)
-        samples = (length.warm + length.counted) * cell.batch_size
-        return _START_S + samples * self.sample_s(cell, policy)
+        length, batch_s = self.length(cell, policy), cell.batch_size * self.sample_s(cell, policy)
+        warm_s = max(self.warm_s(cell), warm_least(cell.batch_size) * batch_s)
+        return _START_S + warm_s + length.counted * batch_s
 
     def local_s(self) -> float:
         """An epoch on this machine, no link in between."""

@@ -214,10 +214,11 @@ class Experiment:
             stored["problems"][turn.policy] = f"skipped: {reason}"
             return f"skipped: {reason}"
         conditions = (cell.batch_size, cell.link, quota, cell.rate, forecast.mean_bytes)
+        warm_s = forecast.warm_s(cell)
         folder = self.views[cell.data].directory / "folder"
         expected = self.reference(cell, turn.seed)
         length = forecast.length(cell, turn.policy)
-        notes = self._performed(Run(folder, turn.policy, turn.seed, length, *conditions))
+        notes = self._performed(Run(folder, turn.policy, turn.seed, length, *conditions, warm_s))
         kind = next((kind for kind in ("skipped", "failed") if kind in notes), None)
         if kind:
             told = stored["problems"][turn.policy] = f"{kind}: {notes[kind]}"

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -21,6 +22,7 @@ POLICIES = ("none", "all", "resize", "fastflow", "sophon", "auto")
 PLANNING = ("sophon", "auto")  # these find out while they run how much to offload
 DATA = ("imagenet", "photos")
 AMPLE = 0.0
+_WEIGHED = 96  # samples: `fastflow` decides by 64, which are asked for before they come
 SEEDS = 5
 BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
 HEADLINE_LINK = 60.0
@@ -76,9 +78,14 @@ class Cell:
         return {**asdict(self), "policies": list(self.policies)}
 
 
+def warm_least(batch_size: int) -> int:
+    """Batches that warm up at least: `fastflow` has made up its mind by then."""
+    return math.ceil(_WEIGHED / batch_size)
+
+
 @dataclass(frozen=True)
 class Length:
-    """Batches of a run: those that warm up, and those that count."""
+    """Batches of a run: those that warm up, unless that would take too long, and those that count."""
 
     warm: int
     counted: int

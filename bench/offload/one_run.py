@@ -22,7 +22,7 @@ from bench.child import Lines, Lost, end_group, tell
 from bench.common import ROOT, SIZE, Unavailable
 from bench.control_group import ControlGroup
 from bench.offload.caches import COMPUTE, LOCAL, STORAGE, live
-from bench.offload.grid import Length
+from bench.offload.grid import Length, warm_least
 from bench.offload.network import STORAGE_IP, Counted, Sites, two_sites
 from bench.process_tree import cpu_seconds, machine_busy_seconds
 from bench.spawn import environment, interpreter
@@ -48,6 +48,7 @@ class Run:
     quota: float = 0.0
     rate: float = 0.0
     mean_bytes: float = 0.0
+    warm_s: float = 0.0  # after which nothing more warms up; 0: after all of its batches
     is_kept: bool = False  # what both ends came to know is wanted: they end in peace
 
     @property
@@ -146,6 +147,7 @@ def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dic
         more["PENSTOCK_TOKEN_FILE"] = str(token)
     words += ["--seed", str(run.seed), "--batch-size", str(run.batch_size), "--rate", str(run.rate)]
     words += ["--warm", str(run.length.warm), "--batches", str(run.length.counted)]
+    words += ["--warm-s", str(run.warm_s), "--warm-least", str(warm_least(run.batch_size))]
     return sites.compute.command(*words), {**cache_of(site), **more}
 
 

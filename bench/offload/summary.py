@@ -21,6 +21,7 @@ from bench.offload.verdicts import (
     runs_of,
     settling,
     times,
+    warm_up,
 )
 
 _PREFACE = """# Near the storage: results
@@ -162,6 +163,13 @@ def _settling_text(report: dict[str, Any]) -> list[str]:
         f"The share that `{OURS}` offloads stayed within a tenth of where it ended from {found['median_s']:.1f} s after the start on "
         f"(median of {found['runs']} runs; {found['longest_s']:.1f} s at most), in {found['before']} of them before anything counted."
     )
+    rest = tuple(policy for policy in POLICIES if policy != OURS)
+    ours, others = (warm_up(report, of) for of in ((OURS,), rest))
+    if ours and others:
+        told += (
+            f" Runs of `{OURS}` began to count after {ours[0]:.1f} to {ours[1]:.1f} s, "
+            f"those of others after {others[0]:.1f} to {others[1]:.1f} s."
+        )
     return [told, ""]
 
 

@@ -82,6 +82,30 @@ def epoch_of(loader: Any, epoch: int, batches: list[Any]) -> Iterator[Any]:
         yield batch
 
 
+def pace_of(got: list[float]) -> float:
+    """Seconds a batch lately, of the later half: the first ones come slowly. 0 where too few came to tell."""
+    later = got[len(got) // 2 :]
+    return (later[-1] - later[0]) / (len(later) - 1) if len(later) > 1 else 0.0
+
+
+def warming(
+    batches: list[Any],
+    seconds: float,
+    least: int,
+    got: list[float],
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Any]:
+    """Batches for so long, and `least` of them: none that would come later, going by the pace of those that came; no
+    such guess in the first half of the time. 0 seconds: all."""
+    begin = clock()
+    for fed, ids in enumerate(batches):
+        spent, waiting = clock() - begin, fed + 1 - len(got)
+        is_late = spent >= seconds / 2 and spent + waiting * pace_of(got) > seconds
+        if seconds and fed >= least and is_late:
+            return
+        yield ids
+
+
 class Notes:
     """Times and fingerprints of the batches of an epoch, and how much is offloaded, where the loader plans that."""
 
@@ -94,20 +118,20 @@ class Notes:
 
 def train(
     batches: Iterator[Any],
+    notes: Notes,
     step_s: float,
     say: Callable[[int, float], None],
     share: Callable[[], float | None],
-) -> Notes:
+) -> None:
     """Every batch is looked at, as a copy to a device does, and takes the device a step."""
     import numpy
 
-    notes = Notes()
     while True:
         asked = time.monotonic()
         batch = next(batches, None)
         now = time.monotonic()
         if batch is None:
-            return notes
+            return
         notes.asked.append(asked)
         notes.got.append(now)
         say(len(notes.got), now)
@@ -139,11 +163,14 @@ def run(options: argparse.Namespace, say: TextIO, orders: TextIO) -> dict[str, A
     def share() -> float | None:
         return loader.knobs["offload"] if options.offload in PLANNING else None
 
-    warm = train(epoch_of(loader, 0, parts[0]), step_s, at(1, "first"), share)
+    warm, counted = Notes(), Notes()
+    first = warming(parts[0], options.warm_s, options.warm_least, warm.got)
+    train(loader.run(0, first), warm, step_s, at(1, "first"), share)
     tell("count", time.monotonic())
     orders.readline()
     start = time.monotonic()
-    counted = train(epoch_of(loader, 1, parts[1]), step_s, at(options.batches, "done"), share)
+    last = at(options.batches, "done")
+    train(epoch_of(loader, 1, parts[1]), counted, step_s, last, share)
     told = about(loader)
     loader.close()  # what it has learned is on disk then
     return {
@@ -176,6 +203,8 @@ def main() -> None:
     add("--seed", type=int, default=0)
     add("--batch-size", type=int, default=64)
     add("--warm", type=int, default=1, help="batches before it counts, one at least")
+    add("--warm-s", type=float, default=0.0, help="fewer, if they would take longer than this")
+    add("--warm-least", type=int, default=1, help="but so many in any case")
     add("--batches", type=int, required=True, help="batches that count")
     add("--rate", type=float, default=0.0, help="samples a second of the device; 0: no device")
     options = parser.parse_args()

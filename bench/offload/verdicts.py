@@ -210,6 +210,18 @@ def settling(report: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
+def warm_up(report: dict[str, Any], policies: tuple[str, ...]) -> tuple[float, float] | None:
+    """The shortest and the longest time before anything counted, seconds, start included."""
+    found = [
+        run["warm_s"]
+        for stored in report["cells"].values()
+        for policy in policies
+        for run in runs_of(stored, policy).values()
+        if "warm_s" in run
+    ]
+    return (min(found), max(found)) if found else None
+
+
 def findings(report: dict[str, Any]) -> list[Check]:
     checks = same_batches(report)
     for stored in of_kind(report, "headline").values():
