@@ -89,10 +89,7 @@ def run_all(options: argparse.Namespace) -> dict[str, Any]:
         sys.exit(f"bench: skipped: {reason}")
     if is_stale():
         sys.exit("bench: what is installed is older than the sources; `make build` first")
-    turns = list(experiment.turns())
-    seconds = sum(map(experiment.turn_s, turns)) + experiment.before_s(turns)
-    print(f"bench: {len(turns)} runs, some {seconds / 60:.0f} minutes", file=sys.stderr, flush=True)
-    experiment.run(turns)
+    experiment.run()
     return experiment.report
 
 

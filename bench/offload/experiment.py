@@ -134,9 +134,20 @@ class Experiment:
 
     # Doing it
 
-    def run(self, turns: list[Turn]) -> None:
-        """One after another, as long as there is time."""
-        begin, left = time.monotonic(), sum(map(self.turn_s, turns))
+    def run(self) -> None:
+        """All that is wanted. Then it is asked again: with --close, more seeds may have made another rival the best,
+        which then gets all of its seeds as well. What failed or was skipped is not tried twice."""
+        begin, tried = time.monotonic(), set[Turn]()
+        while turns := [turn for turn in self.turns() if turn not in tried]:
+            minutes = (sum(map(self.turn_s, turns)) + self.before_s(turns)) / 60
+            print(f"bench: {len(turns)} runs, some {minutes:.0f} minutes", file=sys.stderr)
+            if not self._run(turns, begin):
+                return
+            tried.update(turns)
+
+    def _run(self, turns: list[Turn], begin: float) -> bool:
+        """One after another; whether there was time for all."""
+        left = sum(map(self.turn_s, turns))
         for name in dict.fromkeys(turn.cell.data for turn in turns):
             warm(self.views[name].directory / "folder")
             self._prepare(name)
@@ -144,7 +155,7 @@ class Experiment:
             spent, wanted = time.monotonic() - begin, self.turn_s(turn)
             if self._options.minutes and spent + wanted > 60 * self._options.minutes:
                 print(f"bench: no time for {turn}; the same command goes on there", file=sys.stderr)
-                return
+                return False
             told = self.measure(turn)
             left = max(0.0, left - wanted)
             spent = time.monotonic() - begin
@@ -153,6 +164,7 @@ class Experiment:
                 file=sys.stderr,
                 flush=True,
             )
+        return True
 
     def _prepare(self, name: str) -> None:
         """An epoch with a seed of its own: indexes and profile are there as in every epoch but the first, and know no

@@ -366,7 +366,7 @@ class Rehearsal(experiment.Experiment):
             return {**default, **(figures(run) if figures else {})}
 
         monkeypatch.setattr(experiment, "perform", perform)
-        self.run(list(self.turns()))
+        self.run()
 
     def policies(self):
         return [(run.policy, run.seed) for run in self.ran if run.policy]
@@ -552,6 +552,41 @@ def test_where_it_is_close_more_seeds_are_run(tmp_path, monkeypatch):
         (60.0, "auto"),
     }
     assert {run.seed for run in again.ran} == {1, 2}
+
+
+def test_the_best_rival_has_all_seeds_in_the_end(tmp_path, monkeypatch):
+    """`none` was the best other with one seed, is not with three, and the next best is `all`."""
+    verdicts = scipy_parts("verdicts")
+    cell = Cell("grid", "photos", 60.0, 1.0, 0.0, 1.0, 32, ("none", "all", "resize", "auto"), 1)
+
+    def figures(run):
+        seconds = {"none": 2.0 if run.seed == 0 else 4.0, "all": 2.05, "resize": 9.0}
+        return {"seconds": seconds.get(run.policy, 2.0)}
+
+    def options(*more):
+        return command.parse(["--json", str(tmp_path / "out.json"), *more])
+
+    Rehearsal(options(), monkeypatch, [cell], figures)
+    again = Rehearsal(options("--close", "--seeds", "3"), monkeypatch, [cell], figures)
+    stored = again.report["cells"][cell.key]
+    assert verdicts.best_other(stored) == "all" and len(stored["runs"]["all"]) == 3
+    assert len(stored["runs"]["resize"]) == 1
+    assert again.policies()[-2:] == [("all", 1), ("all", 2)]
+
+
+def test_a_rival_that_fails_is_not_tried_for_ever(tmp_path, monkeypatch):
+    scipy_parts("verdicts")
+    cell = Cell("grid", "photos", 60.0, 1.0, 0.0, 1.0, 32, ("none", "auto"), 1)
+
+    def figures(run):
+        return {"failed": "no memory"} if run.policy == "none" and run.seed else {}
+
+    def options(*more):
+        return command.parse(["--json", str(tmp_path / "out.json"), *more])
+
+    Rehearsal(options(), monkeypatch, [cell], figures)
+    again = Rehearsal(options("--close", "--seeds", "2"), monkeypatch, [cell], figures)
+    assert sorted(again.policies()) == [("auto", 1), ("none", 1)]
 
 
 def test_parts_are_joined_and_the_later_counts(tmp_path):
