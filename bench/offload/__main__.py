@@ -26,10 +26,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--full", action="store_true", help="the large grid: more of everything, longer")
     add("--close", action="store_true", help="only cells where `auto` was not clearly ahead")
     add("--minutes", type=float, default=0.0, help="begin no run that would end later")
+    add("--retries", type=int, default=2, help="repeats of a run that others disturbed (default 2)")
     add("--data", action="append", metavar="DIR", help="JPEG files to use; may be repeated")
     add("--mixed", action="store_true", help="runs of different builds may stand in one report")
     add_common(parser, quick="one seed, few batches, few cells", plot="-grid")
     options = parser.parse_args(arguments)
+    if options.quick:
+        options.retries = 0
     if options.close and options.seeds is None:
         options.seeds = SEEDS
     unknown = [name for name in options.policies if name not in POLICIES]

@@ -21,6 +21,7 @@ from bench.offload.grid import (
     AMPLE,
     BATCH,
     DATA,
+    DISTURBED,
     HEADLINE_LINK,
     OURS,
     Cell,
@@ -177,8 +178,7 @@ class Experiment:
         conditions = (BATCH, HEADLINE_LINK, AMPLE, 0.0, self.forecasts[name].mean_bytes)
         folder = view.directory / "folder"
         notes = perform(Run(folder, OURS, PREPARING_SEED, length, *conditions, is_kept=True))
-        problem = notes.get("skipped") or notes.get("failed")
-        if problem:
+        if problem := failure_of(notes):
             sys.exit(f"bench: {name}: no epoch to begin with: {problem}")
         caches.keep(view.directory.name, about)
 
@@ -189,6 +189,23 @@ class Experiment:
         else:
             caches.restore(run.folder.parent.name)
         return perform(run)
+
+    def _quietest(self, run: Run, expected: list[list[int]]) -> dict[str, Any]:
+        """A run; repeated if others disturbed it, and the least disturbed counts. One that fails, and batches that
+        differ, are not forgotten for that."""
+        tries: list[dict[str, Any]] = []
+        while len(tries) <= self._options.retries:
+            notes = self._performed(run)
+            if failure_of(notes):
+                return notes
+            digests = notes.pop("digests")
+            notes["equal"] = is_same(digests, expected) if expected else None
+            tries.append(notes)
+            if notes["other_cores"] <= DISTURBED:
+                break
+        best = min(tries, key=lambda notes: float(notes["other_cores"]))
+        is_other = any(notes["equal"] is False for notes in tries)
+        return {**best, "equal": best["equal"] and not is_other, "tries": len(tries)}
 
     def reference(self, cell: Cell, seed: int) -> list[list[int]]:
         """The local stream's fingerprints, of batches that warm up and that count; as many as any cell needs."""
@@ -230,13 +247,11 @@ class Experiment:
         folder = self.views[cell.data].directory / "folder"
         expected = self.reference(cell, turn.seed)
         length = forecast.length(cell, turn.policy)
-        notes = self._performed(Run(folder, turn.policy, turn.seed, length, *conditions, warm_s))
-        kind = next((kind for kind in ("skipped", "failed") if kind in notes), None)
-        if kind:
-            told = stored["problems"][turn.policy] = f"{kind}: {notes[kind]}"
+        run = Run(folder, turn.policy, turn.seed, length, *conditions, warm_s)
+        notes = self._quietest(run, expected)
+        if told := failure_of(notes):
+            stored["problems"][turn.policy] = told
         else:
-            digests = notes.pop("digests")
-            notes["equal"] = is_same(digests, expected) if expected else None
             notes["quota"] = quota
             notes["build"] = self._build
             stored["problems"].pop(turn.policy, None)
@@ -248,6 +263,11 @@ class Experiment:
 
     def _save(self) -> None:
         save(self._options.json, self.report)
+
+
+def failure_of(notes: dict[str, Any]) -> str:
+    """Why a run has no figures; nothing if it has."""
+    return next((f"{kind}: {notes[kind]}" for kind in ("skipped", "failed") if kind in notes), "")
 
 
 def is_same(found: list[list[int]], expected: list[list[int]]) -> bool:

@@ -24,6 +24,7 @@ DATA = ("imagenet", "photos")
 AMPLE = 0.0
 _WEIGHED = 96  # samples: `fastflow` decides by 64, which are asked for before they come
 SEEDS = 5
+DISTURBED = 0.25  # cores that neither end used, the kernel's work for the network among them: others may have disturbed
 BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
 HEADLINE_LINK = 60.0
 _IDLE_LINK, _IDLE_RATE, _IDLE_S = 500.0, 75.0, 20.0

@@ -7,7 +7,7 @@ from typing import Any
 from bench.builds import UNKNOWN
 from bench.common import table
 from bench.offload.experiment import builds_of
-from bench.offload.grid import OURS, POLICIES, all_runs, cell_of
+from bench.offload.grid import DISTURBED, OURS, POLICIES, all_runs, cell_of
 from bench.offload.verdicts import (
     PAPER_TRAFFIC,
     WITHIN,
@@ -30,7 +30,6 @@ Written by `python -m bench.offload`; [bench/README.md](../bench/README.md#near-
 Bytes are counted by the kernel where they leave the storage, headers of Ethernet, IP and TCP included. "less" is how many
 times less than `none`, seed by seed, with the half width of the mean's 95 % interval.
 """
-_MUCH = 0.25  # cores of others: such a run may have been disturbed
 _HEAD = (
     "policy",
     "KB a sample",
@@ -185,10 +184,11 @@ def _others_text(report: dict[str, Any]) -> str:
     """Whether the machine was quiet: the network's own work is a part of what others did."""
     seen = [run["other_cores"] for run in all_runs(report)]
     mean = sum(seen) / len(seen) if seen else 0.0
-    much = sum(cores > _MUCH for cores in seen)
+    much = sum(cores > DISTURBED for cores in seen)
+    again = sum(run.get("tries", 1) > 1 for run in all_runs(report))
     return (
         f"The kernel and other programs used {mean:.2f} cores beside both ends; "
-        f"more than {_MUCH:g} in {much} of {len(seen)} runs."
+        f"more than {DISTURBED:g} in {much} of {len(seen)} runs, after {again} were repeated for that."
     )
 
 
