@@ -10,11 +10,10 @@ from bench.offload.experiment import builds_of
 from bench.offload.grid import DISTURBED, OURS, POLICIES, all_runs, cell_of
 from bench.offload.verdicts import (
     PAPER_TRAFFIC,
-    WITHIN,
-    behind,
-    behind_half,
+    Judged,
     best,
     findings,
+    judge,
     of_kind,
     ratios,
     row,
@@ -30,6 +29,8 @@ Written by `python -m bench.offload`; [bench/README.md](../bench/README.md#near-
 Bytes are counted by the kernel where they leave the storage, headers of Ethernet, IP and TCP included. "less" is how many
 times less than `none`, seed by seed, with the half width of the mean's 95 % interval.
 """
+_MARKS = {True: "yes", False: "**no**", None: "not told"}
+_JUDGED_HEAD = (f"{OURS} / best other", "within 3 %", "seed by seed", "judged")
 _HEAD = (
     "policy",
     "KB a sample",
@@ -85,21 +86,27 @@ def _problems(stored: dict[str, Any]) -> list[str]:
     return [*told, ""] if told else []
 
 
+def _judged(found: Judged | None) -> tuple[str, ...]:
+    """The plain ratio and what it says, the seeds' ratios with their interval and what is judged by that."""
+    if found is None:
+        return ("-",) * len(_JUDGED_HEAD)
+    pairs = "-" if found.half is None else f"{found.mean:.3f} ± {found.half:.3f}"
+    return (f"{found.plain:.3f}", _MARKS[found.is_plainly_within], pairs, _MARKS[found.is_within])
+
+
 def grid_text(data: str, cells: dict[str, dict[str, Any]]) -> list[str]:
     """A line a cell: each policy's time over `none`'s, who is best, and how far `auto` is from the best other."""
-    head = ("link, storage CPU, device", *POLICIES, "best", f"{OURS} / best other", "within 3 %")
+    head = ("link, storage CPU, device", *POLICIES, "best", *_JUDGED_HEAD)
     rows = []
     for stored in cells.values():
-        found, ratio, half = times(stored), behind(stored), behind_half(stored)
+        found = times(stored)
         base = found.get("none")
-        spread = f" ± {half:.3f}" if half is not None else ""
         rows.append(
             (
                 str(cell_of(stored["cell"])),
                 *(f"{found[p] / base:.2f}" if base and p in found else "-" for p in POLICIES),
                 best(stored) or "-",
-                "-" if ratio is None else f"{ratio:.3f}{spread}",
-                "-" if ratio is None else ("yes" if ratio <= WITHIN else "**no**"),
+                *_judged(judge(stored)),
             )
         )
     out = [f"### {data}: time of an epoch, `none` = 1", "", *table(head, rows), ""]
@@ -140,8 +147,7 @@ def text(report: dict[str, Any]) -> str:
         "",
     ]
     for check in findings(report):
-        mark = {True: "yes", False: "**no**", None: "not told"}[check.holds]
-        out.append(f"- {check.what}: {mark} ({check.told})")
+        out.append(f"- {check.what}: {_MARKS[check.holds]} ({check.told})")
     out += ["", *_settling_text(report), *paper_text(report)]
     for kind in ("headline", "tenth", "idle"):
         for stored in of_kind(report, kind).values():

@@ -717,6 +717,47 @@ def test_auto_may_be_three_percent_behind_the_best():
     assert verdicts.grid(report["cells"]) == []  # nobody to compare with
 
 
+@pytest.mark.parametrize(
+    ("seconds", "plain", "judged"),
+    [
+        ([1.04], False, False),  # one seed: what it says
+        ([1.04, 1.05], False, False),  # two say nothing of how they spread
+        ([1.04, 1.05, 1.06], False, True),  # 1.05 ± 0.025: may be 1.03
+        ([1.06, 1.06, 1.07], False, False),  # 1.063 ± 0.014: is not
+        ([0.95, 1.05, 1.15], False, None),  # ± 0.25: may be anything
+        ([0.80, 1.05, 1.20], True, True),
+        ([1.02, 1.02, 1.02], True, True),
+        ([1.05, 1.05, 1.05, 1.05, 1.05], False, False),  # no spread, and beyond
+    ],
+)
+def test_a_cell_is_beyond_where_its_interval_is(seconds, plain, judged):
+    verdicts = scipy_parts("verdicts")
+    cell = Cell("grid", "photos", 60.0, 0.5, 0.0, 4.0)
+    runs = {
+        "none": [run_with(100, 1000) for _ in seconds],
+        "auto": [run_with(100 * s, 800) for s in seconds],
+    }
+    report = report_with(cell, runs)
+    found = verdicts.judge(report["cells"][cell.key])
+    assert found.is_plainly_within is plain and found.is_within is judged
+    (check,) = verdicts.grid(report["cells"])
+    assert check.holds is judged
+    told = f"plain ratio {plain:d} of 1, judged {judged or 0:d} of 1"
+    assert check.told.startswith(f"{told}, too noisy to tell {judged is None:d}; at worst")
+
+
+def test_one_cell_beyond_outweighs_one_that_cannot_be_told():
+    verdicts = scipy_parts("verdicts")
+    cells = {}
+    for link, seconds in ((25.0, [0.95, 1.05, 1.15]), (60.0, [1.2, 1.2, 1.2]), (150.0, [0.5])):
+        cell = Cell("grid", "photos", link, 0.5, 0.0, 4.0)
+        runs = {"none": [run_with(1, 1)] * 3, "auto": [run_with(s, 1) for s in seconds]}
+        cells |= report_with(cell, runs)["cells"]
+    (check,) = verdicts.grid(cells)
+    assert check.holds is False
+    assert check.told.startswith("plain ratio 1 of 3, judged 1 of 3, too noisy to tell 1; at worst")
+
+
 def test_an_idle_job_sends_what_none_sends():
     verdicts = scipy_parts("verdicts")
     idle = replace(CELL, kind="idle")
@@ -750,7 +791,7 @@ def test_the_report_has_every_cell_and_the_paper():
     text = summary.text(report)
     assert "| photos (the paper: OpenImages) | 2.2 | 2.00 | 10.00 |" in text
     assert "| 60 Mbit/s, 0.5 cores, device 150/s | 1.00 |" in text
-    assert "| auto | 0.250 ± 0.000 | yes |" in text
+    assert "| auto | 0.250 | yes | 0.250 ± 0.000 | yes |" in text
     assert "other programs used 0.10 cores beside both ends; more than 0.25 in 0 of" in text
     assert "runs, after 0 were repeated for that." in text
     assert "from 3.0 s after the start on (median of 4 runs; 3.0 s at most), in 4 of them" in text
