@@ -45,8 +45,8 @@ _NEAR = 1.3  # times the fastest: its time may decide
 
 def site_of(cell: Cell, quota: float, cores: tuple[float, float]) -> Site:
     """What a cell has, as the model sees it; cores of storage and compute that there are."""
-    storage = min(quota or cores[0], cores[0])
-    return Site(cell.link * MBIT, storage, cores[1], cell.rate, cell.batch_size)
+    storage, compute = min(quota or cores[0], cores[0]), min(cell.client or cores[1], cores[1])
+    return Site(cell.link * MBIT, storage, compute, cell.rate, cell.batch_size)
 
 
 def _typical(data: str, file_bytes: float) -> Sample:

@@ -243,11 +243,11 @@ class Experiment:
             stored["problems"][turn.policy] = f"skipped: {reason}"
             return f"skipped: {reason}"
         conditions = (cell.batch_size, cell.link, quota, cell.rate, forecast.mean_bytes)
-        warm_s = forecast.warm_s(cell)
+        more = {"client": cell.client, "warm_s": forecast.warm_s(cell)}
         folder = self.views[cell.data].directory / "folder"
         expected = self.reference(cell, turn.seed)
         length = forecast.length(cell, turn.policy)
-        run = Run(folder, turn.policy, turn.seed, length, *conditions, warm_s)
+        run = Run(folder, turn.policy, turn.seed, length, *conditions, **more)
         notes = self._quietest(run, expected)
         if told := failure_of(notes):
             stored["problems"][turn.policy] = told

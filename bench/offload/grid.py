@@ -5,6 +5,7 @@
 | headline | a link that stays the bottleneck, all the storage CPU there is, a whole epoch |
 | tenth | the same with a tenth of the storage CPU that `auto` used in `headline` |
 | idle | a job that waits for its device: nothing should be offloaded, and nothing lost |
+| client | a job that waits for its own processor: nothing should be lost; to offload may help, as decoding moves away |
 | grid | every link with every quota and every device, some seconds of each |
 """
 
@@ -28,6 +29,7 @@ DISTURBED = 0.25  # cores that neither end used, the kernel's work for the netwo
 BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
 HEADLINE_LINK = 60.0
 _IDLE_LINK, _IDLE_RATE, _IDLE_S = 500.0, 75.0, 20.0
+_CLIENT_CORES = 0.25  # the link brings twice the samples that this takes, and more
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Cell:
     batch_size: int = BATCH
     policies: tuple[str, ...] = POLICIES
     seeds: int = SEEDS
+    client: float = AMPLE  # cores of the training loop's side
 
     @property
     def key(self) -> str:
@@ -72,7 +75,8 @@ class Cell:
             self.quota, f"{self.quota or 0:g} cores"
         )
         device = f"device {self.rate:g}/s" if self.rate else "no device"
-        return f"{self.link:g} Mbit/s, {cores}, {device}"
+        client = f", client {self.client:g} cores" if self.client else ""
+        return f"{self.link:g} Mbit/s, {cores}, {device}{client}"
 
     def stored(self) -> dict[str, Any]:
         """As JSON gives it back."""
@@ -106,11 +110,13 @@ def cells(data: str, *, is_quick: bool = False, is_full: bool = False) -> Iterat
     """All of a data set, in the order they are run: `tenth` needs `headline`."""
     axes = QUICK if is_quick else FULL if is_full else USUAL
     seconds, seeds = (axes.seconds, 1) if is_quick else (0.0, SEEDS)
-    more = {"seeds": seeds}
+    more: dict[str, Any] = {"seeds": seeds}
     yield Cell("headline", data, HEADLINE_LINK, AMPLE, 0.0, seconds, **more)
     yield Cell("tenth", data, HEADLINE_LINK, None, 0.0, seconds, policies=(OURS,), **more)
     idle = (_IDLE_LINK, AMPLE, _IDLE_RATE, seconds or _IDLE_S)
     yield Cell("idle", data, *idle, policies=(BASELINE, OURS), **more)
+    busy = (_IDLE_LINK, AMPLE, 0.0, seconds or _IDLE_S)
+    yield Cell("client", data, *busy, policies=(BASELINE, OURS), client=_CLIENT_CORES, **more)
     for link, quota, rate in product(axes.links, axes.quotas, axes.rates):
         yield Cell("grid", data, link, quota, rate, axes.seconds, _GRID_BATCH, seeds=axes.seeds)
 

@@ -32,12 +32,12 @@ _START_S = 120.0
 _END_S = 30.0
 _TENSOR_BYTES = SIZE * SIZE * 3 * 4  # the largest form that any policy sends
 _SETTLED = 0.1
-_STORAGE_S = 0.02  # more processor time than any form of any sample needs
+_STORAGE_S = _CLIENT_S = 0.02  # more processor time than any form of any sample needs
 
 
 @dataclass(frozen=True)
 class Run:
-    """What to run; `link` and `quota` 0: no limit. Without a policy the folder is read in place."""
+    """What to run; `link`, `quota` and `client` 0: no limit. Without a policy the folder is read in place."""
 
     folder: Path
     policy: str | None
@@ -48,6 +48,7 @@ class Run:
     quota: float = 0.0
     rate: float = 0.0
     mean_bytes: float = 0.0
+    client: float = 0.0
     warm_s: float = 0.0  # after which nothing more warms up; 0: after all of its batches
     is_kept: bool = False  # what both ends came to know is wanted: they end in peace
 
@@ -58,7 +59,7 @@ class Run:
         found = samples / self.rate if self.rate else 0.0
         if self.link:
             found += samples * max(self.mean_bytes, _TENSOR_BYTES) * 8e-6 / self.link
-        found += samples * _STORAGE_S / (self.quota or 1.0)
+        found += samples * (_STORAGE_S / (self.quota or 1.0) + _CLIENT_S / (self.client or 1.0))
         return _START_S + 3 * found
 
 
@@ -92,18 +93,23 @@ def in_group(group: ControlGroup, command: list[str]) -> list[str]:
     return ["sh", "-c", join, str(group.path / "cgroup.procs"), *command]
 
 
+def under_quota(exits: ExitStack, site: str, cores: float, command: list[str]) -> list[str]:
+    """What starts a program with so many cores from its first instruction on; 0: as it is."""
+    if not cores:
+        return command
+    group = ControlGroup(site)
+    exits.callback(group.remove)
+    group.set(cores)
+    return in_group(group, command)
+
+
 @contextmanager
 def storage_node(sites: Sites, run: Run, token: Path) -> Iterator[subprocess.Popen[str]]:
-    """`penstock serve` in the storage's network, under its quota from its first instruction on."""
+    """`penstock serve` in the storage's network, under its quota."""
     with ExitStack() as exits:
         words = [str(program("penstock")), "serve", str(run.folder)]
         words += ["--listen", f"{STORAGE_IP}:{PORT}", "--token-file", str(token)]
-        command = sites.storage.command(*words)
-        if run.quota:
-            group = ControlGroup("storage")
-            exits.callback(group.remove)
-            group.set(run.quota)
-            command = in_group(group, command)
+        command = under_quota(exits, STORAGE, run.quota, sites.storage.command(*words))
         errors = exits.enter_context(tempfile.TemporaryFile())
         process = subprocess.Popen(
             command,
@@ -153,11 +159,12 @@ def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dic
 
 @contextmanager
 def training(sites: Sites, run: Run, token: Path | None) -> Iterator[tuple[Any, Lines]]:
-    """The training loop's process and what it says."""
+    """The training loop's process, under its quota, and what it says."""
     command, env = _trainee(sites, run, token)
-    with tempfile.TemporaryFile() as errors:
+    with ExitStack() as exits:
+        errors = exits.enter_context(tempfile.TemporaryFile())
         process = subprocess.Popen(
-            command,
+            under_quota(exits, COMPUTE, run.client, command),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -149,7 +149,7 @@ def text(report: dict[str, Any]) -> str:
     for check in findings(report):
         out.append(f"- {check.what}: {_MARKS[check.holds]} ({check.told})")
     out += ["", *_settling_text(report), *paper_text(report)]
-    for kind in ("headline", "tenth", "idle"):
+    for kind in ("headline", "tenth", "idle", "client"):
         for stored in of_kind(report, kind).values():
             out += cell_text(stored, report["data"][stored["cell"]["data"]]["images"])
     for data in report["data"]:

@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -211,9 +212,9 @@ def test_fingerprints_tell_batches_apart():
 
 def test_cells_have_names_of_their_own_and_are_chosen_by_them():
     every = list(cells("photos"))
-    assert len({cell.key for cell in every}) == len(every) == 3 + 4 * 3 * 2
-    assert [c.kind for c in every[:3]] == ["headline", "tenth", "idle"]
-    assert {c.seeds for c in every[:3]} == {5} and {c.seeds for c in every[3:]} == {1}
+    assert len({cell.key for cell in every}) == len(every) == 4 + 4 * 3 * 2
+    assert [c.kind for c in every[:4]] == ["headline", "tenth", "idle", "client"]
+    assert {c.seeds for c in every[:4]} == {5} and {c.seeds for c in every[4:]} == {1}
     grid = [cell for cell in every if chosen(cell, ["grid/photos/60"])]
     assert len(grid) == 6 and all(cell.link == 60 for cell in grid)
     assert [c.key for c in every if chosen(c, ["headline"])] == ["headline/photos"]
@@ -763,8 +764,47 @@ def test_an_idle_job_sends_what_none_sends():
     idle = replace(CELL, kind="idle")
     report = report_with(idle, {"none": [run_with(10, 1000)], "auto": [run_with(10.1, 700)]})
     loss, bytes_sent = verdicts.idle(report["cells"]["idle/photos"])
-    assert loss.holds is True and loss.told == "+1.0 % time"
+    assert loss.holds is True and loss.told == "+1.0 % time, 70.0 % of the bytes of none"
     assert bytes_sent.holds is False
+
+
+def test_a_job_that_waits_for_its_own_processor_may_offload_but_loses_nothing():
+    verdicts = scipy_parts("verdicts")
+    client = replace(CELL, kind="client", client=0.25)
+    for seconds, holds in ((5.0, True), (10.1, True), (10.3, False)):
+        runs = {"none": [run_with(10, 1000)], "auto": [run_with(seconds, 700)]}
+        (loss,) = verdicts.client(report_with(client, runs)["cells"]["client/photos"])
+        assert loss.holds is holds
+
+
+def test_in_the_client_cell_the_processor_is_what_is_slow(tmp_path, monkeypatch):
+    for data, mean_bytes in (("imagenet", 110e3), ("photos", 287e3)):
+        forecast = Forecast(data, 5000, mean_bytes, (1, 1))
+        (cell,) = [cell for cell in cells(data) if cell.kind == "client"]
+        link_s = mean_bytes * 8e-6 / cell.link
+        assert forecast.sample_s(cell, "none") > 2 * link_s
+    bench = Rehearsal(options_for(tmp_path), monkeypatch, [replace(cell, data="photos")])
+    assert {run.client for run in bench.ran if run.policy} == {0.25}
+    assert {run.client for run in bench.ran if not run.policy} == {0}  # no need to wait for it
+
+
+def test_both_ends_may_have_a_quota(sites, tmp_path):
+    """Each in a group of its own, from the first instruction on."""
+    show = "cat /proc/self/cgroup"
+    try:
+        with ExitStack() as exits:
+            words = [
+                one_run.under_quota(exits, site, 0.1, of.command("sh", "-c", show))
+                for site, of in (("storage", sites.storage), ("compute", sites.compute))
+            ]
+            said = [
+                subprocess.run(command, capture_output=True, text=True, check=False).stdout
+                for command in words
+            ]
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    assert "-storage\n" in said[0] and "-compute\n" in said[1]
+    assert one_run.under_quota(ExitStack(), "compute", 0.0, ["true"]) == ["true"]
 
 
 def test_a_tenth_is_compared_with_sophon_that_has_all():
