@@ -224,7 +224,7 @@ class Experiment:
         return list(notes["digests"])
 
     def quota(self, cell: Cell) -> float:
-        """In cores; a tenth of what `auto` took where it had all."""
+        """In cores; a tenth of the processor time a second that `auto` took of the node where it had all."""
         if cell.quota is not None:
             return cell.quota
         headline = self.report["cells"].get(f"headline/{cell.data}", {})

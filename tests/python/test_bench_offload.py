@@ -813,7 +813,13 @@ def test_a_tenth_is_compared_with_sophon_that_has_all():
     tenth = replace(CELL, kind="tenth", quota=None)
     report["cells"] |= report_with(tenth, {"auto": [run_with(5, 400)]})["cells"]
     (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
-    assert check.holds is True
+    assert check.holds is True and check.told.endswith("KB a sample, 0.010 cores")
+    report["cells"] |= report_with(
+        CELL, {"sophon": [run_with(5, 500)], "none": [run_with(10, 900, storage=0.3)] * 2}
+    )["cells"]
+    (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
+    told = "0.010 cores; to send files alone took 0.030 cores, 3.00 ms a sample (none)"
+    assert check.told.endswith(told)
 
 
 def test_the_report_has_every_cell_and_the_paper():
