@@ -68,15 +68,19 @@ def need_one_build(builds: set[str], options: argparse.Namespace) -> None:
 
 
 def show_cells(experiment: Experiment) -> None:
-    """Each cell, and how long all its runs should take."""
-    total = 0.0
+    """Each cell, how many runs it lacks, and how long all should take: what is in --json is not run again."""
+    turns = list(experiment.turns())
     for cell in experiment.cells:
-        forecast = experiment.forecasts[cell.data]
-        minutes = cell.seeds * sum(forecast.run_s(cell, p) for p in cell.policies) / 60
-        total += minutes
-        seeds = f"{cell.seeds} seed{'s' if cell.seeds > 1 else ''}"
-        print(f"{cell.key:32} {minutes:5.1f} min  {cell}, {seeds}: {', '.join(cell.policies)}")
-    print(f"{'all':32} {total:5.1f} min")
+        of = [turn for turn in turns if turn.cell == cell]
+        minutes = sum(map(experiment.turn_s, of)) / 60
+        policies = ", ".join(dict.fromkeys(turn.policy for turn in of)) or "nothing to do"
+        print(f"{cell.key:28} {minutes:6.1f} min {len(of):4} runs  {cell}: {policies}")
+    before_s = experiment.before_s(turns)
+    total_s = before_s + sum(map(experiment.turn_s, turns))
+    print(
+        f"{'before them':28} {before_s / 60:6.1f} min  first epochs, and local streams to compare"
+    )
+    print(f"{'all':28} {total_s / 60:6.1f} min {len(turns):4} runs, and repeats of disturbed ones")
 
 
 def run_all(options: argparse.Namespace) -> dict[str, Any]:

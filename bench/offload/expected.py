@@ -11,7 +11,17 @@ import math
 
 from bench.common import SIZE
 from bench.offload.forms import CODED, CUT, PIXELS, RAW, Sample, repeated, sample_of
-from bench.offload.grid import BASELINE, OURS, Cell, Length, warm_least
+from bench.offload.grid import (
+    AMPLE,
+    BASELINE,
+    BATCH,
+    HEADLINE_LINK,
+    OURS,
+    WHOLE,
+    Cell,
+    Length,
+    warm_least,
+)
 from bench.offload.planning import Job, Outcome, Site
 
 MBIT = 1e6 / 8
@@ -36,10 +46,11 @@ _TYPICAL: dict[str, dict[str, tuple[float | None, float, float]]] = {
     },
 }
 _OTHERS = "imagenet"  # files that are neither are taken for these
-_START_S = 1.5  # two networks, a storage node, a training loop, the manifest
+_START_S = 2.0  # two networks, a storage node, a training loop, the manifest; and their end
 _WARM_S = 10.0  # before it counts, under all policies: each has workers, readers and a share to find, or some of these
 _FEW = 5  # batches that warm up: on a link so slow this is known well enough
 _LEAST = 3  # batches that count
+_PART_S = 15.0  # of an epoch that is not run as a whole
 _NEAR = 1.3  # times the fastest: its time may decide
 
 
@@ -108,7 +119,8 @@ class Forecast:
 
         warm = self._warm(cell, own)
         if not cell.seconds:
-            return Length(warm, self._whole(cell))
+            is_whole = policy in WHOLE
+            return Length(warm, self._whole(cell) if is_whole else batches(_PART_S, own, _LEAST))
         best = min(self.sample_s(cell, other) for other in cell.policies)
         if own <= _NEAR * best:
             return Length(warm, batches(cell.seconds, best, _LEAST))
@@ -120,10 +132,16 @@ class Forecast:
         warm_s = max(self.warm_s(cell), warm_least(cell.batch_size) * batch_s)
         return _START_S + warm_s + length.counted * batch_s
 
-    def local_s(self) -> float:
-        """An epoch on this machine, no link in between."""
-        endless = Cell("", "", 1e6, 0.0, 0.0, 0.0)
-        return _START_S + self.images * self.sample_s(endless, BASELINE)
+    def local_s(self, length: Length, batch_size: int) -> float:
+        """A run on this machine, no link in between."""
+        endless = Cell("", "", 1e6, AMPLE, 0.0, 0.0)
+        samples = (length.warm + length.counted) * batch_size
+        return _START_S + samples * self.sample_s(endless, BASELINE)
+
+    def preparing_s(self) -> float:
+        """The epoch that goes before everything."""
+        first = Cell("", "", HEADLINE_LINK, AMPLE, 0.0, 0.0)
+        return _START_S + (self.images + BATCH) * self.sample_s(first, OURS)
 
     def needed(self, cells: list[Cell], batch_size: int) -> Length:
         """The longest of all runs with such batches, of each part."""

@@ -124,13 +124,14 @@ class Experiment:
         return self.forecasts[turn.cell.data].run_s(turn.cell, turn.policy)
 
     def before_s(self, turns: list[Turn]) -> float:
-        """What goes before: an epoch to begin with, and local ones to compare with."""
-        found = 0.0
-        for name in {turn.cell.data for turn in turns}:
-            of = [turn for turn in turns if turn.cell.data == name]
-            local = {(turn.seed, turn.cell.batch_size) for turn in of}
-            epochs = len(local) + (0 if self._options.quick else 1)
-            found += epochs * self.forecasts[name].local_s()
+        """What goes before: the first epoch, and local streams to compare with; what is there is not made again."""
+        names = {turn.cell.data for turn in turns if not self._is_prepared(turn.cell.data)}
+        found = sum(self.forecasts[name].preparing_s() for name in names)
+        local = {(turn.cell.data, turn.cell.batch_size, turn.seed) for turn in turns}
+        for name, batch_size, seed in local:
+            key, length = f"{name}/{batch_size}/{seed}", self._needed(name, batch_size)
+            if not _is_enough(self.report["references"].get(key, [[], []]), length):
+                found += self.forecasts[name].local_s(length, batch_size)
         return found
 
     # Doing it
@@ -167,12 +168,19 @@ class Experiment:
             )
         return True
 
+    def _about(self) -> dict[str, Any]:
+        return {"build": self._build, "seed": PREPARING_SEED}
+
+    def _is_prepared(self, name: str) -> bool:
+        kept = caches.kept_about(self.views[name].directory.name)
+        return self._options.quick or kept == self._about()
+
     def _prepare(self, name: str) -> None:
         """An epoch with a seed of its own: indexes and profile are there as in every epoch but the first, and know no
         crop that is measured. On the slow link, where all is offloaded: of what is not, nothing is learned."""
-        view, about = self.views[name], {"build": self._build, "seed": PREPARING_SEED}
-        if self._options.quick or caches.kept_about(view.directory.name) == about:
+        if self._is_prepared(name):
             return
+        view = self.views[name]
         caches.clear()
         length = Length(1, math.ceil(view.images / BATCH))
         conditions = (BATCH, HEADLINE_LINK, AMPLE, 0.0, self.forecasts[name].mean_bytes)
@@ -180,7 +188,7 @@ class Experiment:
         notes = perform(Run(folder, OURS, PREPARING_SEED, length, *conditions, is_kept=True))
         if problem := failure_of(notes):
             sys.exit(f"bench: {name}: no epoch to begin with: {problem}")
-        caches.keep(view.directory.name, about)
+        caches.keep(view.directory.name, self._about())
 
     def _performed(self, run: Run) -> dict[str, Any]:
         """A run that begins as all others do; of --quick ones, with nothing."""
@@ -207,15 +215,19 @@ class Experiment:
         is_other = any(notes["equal"] is False for notes in tries)
         return {**best, "equal": best["equal"] and not is_other, "tries": len(tries)}
 
+    def _needed(self, name: str, batch_size: int) -> Length:
+        """The longest run of a data set with such batches."""
+        alike = [cell for cell in self.cells if cell.data == name]
+        return self.forecasts[name].needed(alike, batch_size)
+
     def reference(self, cell: Cell, seed: int) -> list[list[int]]:
         """The local stream's fingerprints, of batches that warm up and that count; as many as any cell needs."""
         key = f"{cell.data}/{cell.batch_size}/{seed}"
-        needed = self.forecasts[cell.data].needed([cell], cell.batch_size)
         known: list[list[int]] = self.report["references"].get(key, [[], []])
-        if len(known[0]) >= needed.warm and len(known[1]) >= needed.counted:
+        length = self._needed(cell.data, cell.batch_size)
+        if _is_enough(known, length):
             return known
-        alike = [other for other in self.cells if other.data == cell.data]
-        length = self.forecasts[cell.data].needed([cell, *alike], cell.batch_size)
+        length = Length(max(length.warm, len(known[0])), max(length.counted, len(known[1])))
         folder = self.views[cell.data].directory / "folder"
         notes = perform(Run(folder, None, seed, length, batch_size=cell.batch_size))
         if "digests" not in notes:
@@ -263,6 +275,10 @@ class Experiment:
 
     def _save(self) -> None:
         save(self._options.json, self.report)
+
+
+def _is_enough(known: list[list[int]], length: Length) -> bool:
+    return len(known[0]) >= length.warm and len(known[1]) >= length.counted
 
 
 def failure_of(notes: dict[str, Any]) -> str:

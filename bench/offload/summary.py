@@ -17,7 +17,6 @@ from bench.offload.verdicts import (
     of_kind,
     ratios,
     row,
-    runs_of,
     settling,
     times,
     warm_up,
@@ -33,6 +32,7 @@ _MARKS = {True: "yes", False: "**no**", None: "not told"}
 _JUDGED_HEAD = (f"{OURS} / best other", "within 3 %", "seed by seed", "judged")
 _HEAD = (
     "policy",
+    "samples a run",
     "KB a sample",
     "less traffic",
     "epoch, s",
@@ -57,6 +57,7 @@ def _ratio(found: dict[str, Any] | None) -> str:
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
     return (
         line["policy"],
+        f"{line['samples']:,}",
         f"{line['kb']:.1f}",
         _ratio(line["traffic"]),
         f"{line['epoch_s']:.0f}",
@@ -75,8 +76,7 @@ def cell_text(stored: dict[str, Any], images: int) -> list[str]:
     """One cell with all that is known of every policy."""
     cell = cell_of(stored["cell"])
     there = [policy for policy in POLICIES if stored["runs"].get(policy)]
-    most = max(run["samples"] for policy in there for run in runs_of(stored, policy).values())
-    out = [f"### {cell.key}", "", f"{cell}; {most:,} samples a run.", ""]
+    out = [f"### {cell.key}", "", f"{cell}.", ""]
     out += table(_HEAD, [_cells(row(stored, policy, images)) for policy in there])
     return [*out, "", *_problems(stored)]
 

@@ -56,6 +56,7 @@ def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
     settled = [run["settled_s"] for run in runs if "settled_s" in run]
     return {
         "policy": policy,
+        "samples": max(run["samples"] for run in runs),
         "kb": per_sample(stored, policy, "bytes") / 1e3,
         "traffic": summary(traffic) if traffic else None,
         "epoch_s": per_sample(stored, policy, "seconds") * images,

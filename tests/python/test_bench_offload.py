@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -27,7 +28,6 @@ from bench.offload.expected import Forecast  # noqa: E402
 from bench.offload.grid import (  # noqa: E402
     AMPLE,
     POLICIES,
-    USUAL,
     Cell,
     Length,
     cell_of,
@@ -295,21 +295,68 @@ def test_warming_up_ends_when_its_time_is_over():
 
 
 def test_a_whole_epoch_has_every_sample():
-    whole = FORECAST.length(Cell("headline", "imagenet", 60.0, AMPLE, 0.0, 0.0), "auto")
+    headline = Cell("headline", "imagenet", 60.0, AMPLE, 0.0, 0.0)
+    lengths = {policy: FORECAST.length(headline, policy) for policy in POLICIES}
+    whole = lengths["auto"]
     assert whole.counted == 79  # 78 of 64 and one of 8
+    assert {lengths[policy].counted for policy in ("none", "sophon")} == {79}
+    for policy in ("all", "resize", "fastflow"):  # of these a part tells enough
+        batch_s = 64 * FORECAST.sample_s(headline, policy)
+        assert lengths[policy].counted * batch_s == pytest.approx(15, abs=batch_s)
     ids = trainee.ids_of(5000, 1, 0, 64, whole.counted)
     assert sorted(np.concatenate(ids)) == list(range(5000))
 
 
-def test_the_usual_grid_takes_75_minutes_at_most():
-    """Of both data sets on two cores, if all goes as expected."""
-    seconds = 0.0
-    for data, mean_bytes in (("imagenet", 110e3), ("photos", 287e3)):
-        forecast = Forecast(data, 5000, mean_bytes, (1, 1))
-        grid = [cell for cell in cells(data) if cell.kind == "grid"]
-        assert len(grid) == len(USUAL.links) * len(USUAL.quotas) * len(USUAL.rates)
-        seconds += sum(forecast.run_s(cell, policy) for cell in grid for policy in cell.policies)
-    assert seconds < 75 * 60
+class Planned(experiment.Experiment):
+    """An experiment of the usual data that goes as expected."""
+
+    def __init__(self, words, report, prepared):
+        super().__init__(command.parse(words), report)
+        self._prepared = prepared
+        for name, images, mean_bytes in (("imagenet", 5000, 110e3), ("photos", 5040, 287e3)):
+            self.forecasts[name] = Forecast(name, images, mean_bytes, (1, 1))
+            self.cells += [cell for cell in cells(name) if chosen(cell, self._options.only)]
+
+    def _is_prepared(self, name):
+        return name in self._prepared
+
+    def go(self):
+        """How many minutes it takes; then it is done."""
+        turns = list(self.turns())
+        seconds = sum(map(self.turn_s, turns)) + self.before_s(turns)
+        for turn in turns:
+            length = self._needed(turn.cell.data, turn.cell.batch_size)
+            key = f"{turn.cell.data}/{turn.cell.batch_size}/{turn.seed}"
+            self.report["references"][key] = [[0] * length.warm, [0] * length.counted]
+            self.stored(turn.cell)["runs"].setdefault(turn.policy, {})[str(turn.seed)] = {}
+            self._prepared.add(turn.cell.data)
+        return seconds / 60, len(turns)
+
+
+def test_the_manuals_parts_take_the_minutes_it_says_and_35_at_most():
+    """One after another, on two cores, if all goes as expected; together they are everything."""
+    manual = (ROOT / "bench" / "README.md").read_text()
+    parts = re.findall(r"\$P (--only \S+(?: --seeds \d+)?) --json \S+ +# (\d+) min", manual)
+    report, prepared, total = {"cells": {}, "references": {}}, set(), 0
+    for words, minutes in parts:
+        takes, runs = Planned(words.split(), report, prepared).go()
+        assert runs and takes == pytest.approx(int(minutes), abs=1) and takes < 35
+        total += takes
+    assert Planned([], report, prepared).go() == (0, 0)
+    assert "some 170 minutes" in manual and total == pytest.approx(170, abs=5)
+
+
+def test_the_list_has_what_is_left_to_do_and_how_long_that_takes(capsys):
+    report, prepared = {"cells": {}, "references": {}}, set()
+    words = ["--only", "idle/photos"]
+    command.show_cells(Planned(words, report, prepared))
+    told = capsys.readouterr().out.splitlines()
+    minutes, runs = Planned(words, report, prepared).go()
+    assert told[0].split()[:5] == ["idle/photos", told[0].split()[1], "min", "10", "runs"]
+    assert told[-1].split()[:4] == ["all", f"{minutes:.1f}", "min", str(runs)]
+    assert minutes > 10 * (2 + 10 + 20) / 60  # all that a run has, and what goes before
+    command.show_cells(Planned(words, report, prepared))
+    assert "nothing to do" in capsys.readouterr().out
 
 
 def mark(sent, storage, compute, busy):
