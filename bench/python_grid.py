@@ -27,11 +27,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import penstock.torch
+from bench.items import Heavy, Sleepy
 from bench.process_tree import cpu_seconds, private_kib
 
 TORCH_WORKERS = (0, 1, 2, 4, 8)
@@ -58,30 +58,6 @@ class Large(Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         return self._base + index, index
-
-
-class Sleepy(Dataset):
-    """Items that wait for something: a disk, a network."""
-
-    def __len__(self) -> int:
-        return 1600
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        time.sleep(0.005)
-        return torch.full((16,), float(index))
-
-
-class Heavy(Dataset):
-    """Items that take a core some three milliseconds."""
-
-    def __len__(self) -> int:
-        return 640
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        values = np.arange(40_000, dtype=np.float64) + index
-        for _ in range(6):
-            values = np.sqrt(values * values + 1.0) + np.sin(values)
-        return values[:1024].astype(np.float32)
 
 
 def _rows() -> Dataset:

@@ -101,9 +101,9 @@ class Items:
     def __init__(self, entrant: Entrant, scenario: Scenario, options: argparse.Namespace) -> None:
         import torch.utils.data
 
-        from bench.python_grid import Heavy, Sleepy
+        from bench.items import items_of
 
-        dataset = Sleepy() if scenario.data == "sleepy" else Heavy()
+        dataset = items_of(scenario.data)
         self._kind: Any = torch.utils.data.DataLoader
         workers: Any = entrant.workers
         if entrant.is_ours:
@@ -152,10 +152,7 @@ class Peer:
     """A contestant of bench.run."""
 
     def __init__(self, entrant: Entrant, scenario: Scenario, options: argparse.Namespace) -> None:
-        size = scenario.batch_size
-        self._loader = load_peer(
-            entrant.name, options.view, size, options.seed, entrant.workers, scenario.needs_slowfs
-        )
+        self._loader = load_peer(entrant, scenario, options.view, options.seed)
 
     def open(self) -> Callable[[int], Iterator[Any]]:
         return self._loader.open()
@@ -244,7 +241,7 @@ def consume(
 
 
 def make(entrant: Entrant, scenario: Scenario, options: argparse.Namespace) -> Subject:
-    if scenario.is_python:
+    if scenario.is_python and entrant.is_dataloader:
         return Items(entrant, scenario, options)
     return (
         Native(entrant, scenario, options) if entrant.is_ours else Peer(entrant, scenario, options)

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,11 +20,12 @@ from bench import control_group  # noqa: E402
 from bench.adapt import measure, oracle  # noqa: E402
 from bench.adapt import mechanisms as stagecraft  # noqa: E402
 from bench.adapt.__main__ import joined  # noqa: E402
-from bench.adapt.entrants import Entrant  # noqa: E402
+from bench.adapt.entrants import Entrant, entrants  # noqa: E402
 from bench.adapt.mechanisms import slow_folder  # noqa: E402
 from bench.adapt.runner import schedule  # noqa: E402
 from bench.adapt.scenarios import ADAPTING_S, SCENARIOS, Phase, Scenario, spans  # noqa: E402
 from bench.common import Unavailable  # noqa: E402
+from bench.contestants.python_items import Shuffled  # noqa: E402
 
 TWO = Scenario("two", "two phases", (Phase(5, hogs=1), Phase(10)), step_ms=10)
 
@@ -56,6 +58,29 @@ def test_every_scenario_says_what_it_needs():
     assert SCENARIOS["quota"].needs_cgroup
     assert not SCENARIOS["cpu"].needs_slowfs
     assert SCENARIOS["heavy"].is_python
+
+
+def test_python_items_are_met_by_everybody_who_can_call_python():
+    names = {e.name for e in entrants(SCENARIOS["heavy"], (2,))}
+    assert {"penstock-model", "torch-2", "tfdata-autotune", "dali"} <= names
+    assert "tfdata-service" not in names
+
+
+def test_the_order_of_items_is_a_permutation_that_changes_with_the_epoch():
+    source = Shuffled("sleepy", 16, seed=3)
+    source._items = list(range(1600))
+
+    def epoch(number):
+        return [
+            source(SimpleNamespace(iteration=i // 16, epoch_idx=number, idx_in_epoch=i))
+            for i in range(1600)
+        ]
+
+    first, second = epoch(0), epoch(1)
+    assert sorted(first) == sorted(second) == list(range(1600))
+    assert first != second
+    with pytest.raises(StopIteration):
+        source(SimpleNamespace(iteration=100, epoch_idx=0, idx_in_epoch=1600))
 
 
 def test_the_schedule_hands_each_phase_its_best_knobs():
