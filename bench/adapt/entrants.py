@@ -67,7 +67,9 @@ def load_peer(entrant: Entrant, scenario: Scenario, view: Path, seed: int) -> Lo
     """A contestant of bench.run, imported and not yet made."""
     if scenario.is_python:
         return python_items.load(entrant.name, scenario.data, scenario.batch_size, seed)
-    variant, threads = _PEERS[entrant.name][1:] if entrant.workers is None else ("torch-turbo", entrant.workers)
+    variant, threads = (
+        _PEERS[entrant.name][1:] if entrant.workers is None else ("torch-turbo", entrant.workers)
+    )
     job = Job(variant, view, scenario.batch_size, threads, seed, scenario.needs_slowfs)
     loader: Loader = module_of(variant).load(job)
     return loader

@@ -38,7 +38,7 @@ typedef struct pen__carry_env {
 typedef struct pen__reading {
     pen__meter times;
     _Atomic int64_t bytes, wait_ns;
-    _Atomic int64_t stored; /* bytes of the files that those were of, or came from */
+    _Atomic int64_t stored;  /* bytes of the files that those were of, or came from */
     _Atomic int64_t node_ns; /* of storage nodes' processors, as they say or as is to be expected */
     int64_t usual_ns;        /* that a sample takes lately; its thread's own */
     bool is_callers;         /* by a thread of the program's own, which may be told to leave */

@@ -182,9 +182,9 @@ static void add_mixing(pen_stage_stats *augment, const pen__facts *facts)
 static double expected_cost(const pen__facts *facts)
 {
     const pen__times *s = facts->stages;
-    double spent = (double)(s[PEN_STAGE_READ].sum_ns + s[PEN_STAGE_DECODE].sum_ns +
-                            s[PEN_STAGE_AUGMENT].sum_ns + s[PEN_STAGE_TENSOR].sum_ns +
-                            facts->mix_ns);
+    double spent =
+        (double)(s[PEN_STAGE_READ].sum_ns + s[PEN_STAGE_DECODE].sum_ns +
+                 s[PEN_STAGE_AUGMENT].sum_ns + s[PEN_STAGE_TENSOR].sum_ns + facts->mix_ns);
     if (facts->ahead_bytes < 0 || facts->stored_in == 0)
         return NAN;
     return spent * 1e-9 * (double)facts->ahead_bytes / (double)facts->stored_in;
@@ -316,8 +316,8 @@ static void set_stages(const pen__facts *base, const pen__facts *now, pen_policy
     set_stage(base, now, PEN_STAGE_BATCH, &s->batch_s, NULL, &s->batch_p95_s, NULL);
     const double mixed_s = (double)(now->mix_ns - base->mix_ns) * 1e-9;
     if (mixed_s > 0 && now->made > base->made)
-        s->augment_s = (isnan(s->augment_s) ? 0 : s->augment_s) +
-                       mixed_s / (double)(now->made - base->made);
+        s->augment_s =
+            (isnan(s->augment_s) ? 0 : s->augment_s) + mixed_s / (double)(now->made - base->made);
 }
 
 /* Files that come over files that came; both as they are stored, whatever part of them was read. */
@@ -340,10 +340,9 @@ static double grown(const pen__facts *before, const pen__facts *now, int stage)
 static void set_workers(const pen__facts *before, const pen__facts *now, pen_policy_state *s)
 {
     const double seconds = s->period_s, threads = now->workers > 0 ? now->workers : 1;
-    const double computed = grown(before, now, PEN_STAGE_DECODE) +
-                            grown(before, now, PEN_STAGE_AUGMENT) +
-                            grown(before, now, PEN_STAGE_TENSOR) +
-                            (double)(now->mix_ns - before->mix_ns) * 1e-9;
+    const double computed =
+        grown(before, now, PEN_STAGE_DECODE) + grown(before, now, PEN_STAGE_AUGMENT) +
+        grown(before, now, PEN_STAGE_TENSOR) + (double)(now->mix_ns - before->mix_ns) * 1e-9;
     s->busy_cores = divide(computed, seconds);
     s->read_threads = divide(grown(before, now, PEN_STAGE_READ), seconds);
     s->idle_share = share((double)(now->idle_ns - before->idle_ns) * 1e-9, seconds * threads);

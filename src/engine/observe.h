@@ -17,8 +17,8 @@ typedef struct pen__facts {
     int64_t batches, samples, made; /* delivered; finished by workers */
     int64_t bytes_in, bytes_out;
     int64_t stored_in; /* of the files that bytes_in were of: parts and parcels are less */
-    int64_t wait_ns; /* the caller's, the present wait included */
-    bool is_away;    /* it is between two epochs */
+    int64_t wait_ns;   /* the caller's, the present wait included */
+    bool is_away;      /* it is between two epochs */
     int64_t mix_ns, idle_ns, memory_wait_ns, shared_wait_ns;
     int64_t node_ns;                  /* processors of storage nodes */
     int64_t cache_hits, cache_misses; /* JPEG files decoded with an entry of the index; without */

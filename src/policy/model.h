@@ -41,7 +41,7 @@ typedef struct memory {
     double n_off;   /* periods in a row that far more or far less was made than before; signed */
     double cores;   /* of the last period; 0: not known */
     double n_mixed; /* periods that will hold something of before the machine changed */
-    double beside; /* of the rate before, what was left when others were left their cores; 0: ? */
+    double beside;  /* of the rate before, what was left when others were left their cores; 0: ? */
     double n_other; /* periods in a row that rivals were there and had not been, or the reverse */
     double lasting_waits; /* share of the time that the loop waits, with these knobs; a slow mean */
     bool has_rivals;      /* other programs want the cores */
