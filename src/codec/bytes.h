@@ -1,8 +1,8 @@
-/* bytes.h - lossless coding of any bytes, for what is not compressed by itself: zstd and lz4.
+/* bytes.h - lossless coding of any bytes, for what is not compressed by itself: zstd, lz4, snappy.
  *
  * One thread's coder makes what the libraries keep from one call to the next when it is first
  * needed; what that takes is theirs.  Decoding is safe on hostile input: the length of the result
- * is known beforehand, and neither library writes past it nor reads past the source.
+ * is known beforehand, and no library writes past it nor reads past the source.
  */
 #ifndef PEN_CODEC_BYTES_H
 #define PEN_CODEC_BYTES_H
@@ -13,11 +13,16 @@
 
 #include <penstock/error.h>
 
-typedef enum pen__bytes_codec { PEN__BYTES_ZSTD, PEN__BYTES_LZ4 } pen__bytes_codec;
+typedef enum pen__bytes_codec {
+    PEN__BYTES_ZSTD,
+    PEN__BYTES_LZ4,    /* a block, without its length */
+    PEN__BYTES_SNAPPY, /* raw, not framed: its length, then the block */
+    PEN__BYTES_COUNT
+} pen__bytes_codec;
 
 typedef struct pen__bytes_coder pen__bytes_coder;
 
-/* The most that a coder takes for decoding with zstd, whatever is decoded; lz4 takes nothing. */
+/* The most that a coder takes for decoding with zstd, whatever is decoded; others take nothing. */
 #define PEN__BYTES_ZSTD_MEMORY ((size_t)192 << 10)
 
 int pen__bytes_coder_create(pen__bytes_coder **out);

@@ -166,7 +166,8 @@ static int explain(pen_error *err, int rc, size_t bytes, size_t extra, const pen
 static bool is_own_file(const pen__carrier *c)
 {
     const pen__form form = c->unpacking.parcel.form;
-    return form == PEN__FORM_RAW || form == PEN__FORM_ZSTD || form == PEN__FORM_LZ4;
+    pen__bytes_codec codec;
+    return form == PEN__FORM_RAW || pen__form_codec(form, &codec);
 }
 
 /* Header to plan. */

@@ -344,26 +344,30 @@ static void try_pixels(packing *job, int at)
 
 /* ---- coded bytes ---------------------------------------------------------------------- */
 
+/* The first that may be sent, as they come: hardly ever is a later one smaller.  Raw: none may. */
+static pen__form choose_codec(const packing *job, pen__bytes_codec *codec)
+{
+    for (int form = 0; form < PEN__FORM_COUNT; form++)
+        if (may_be(job, (pen__form)form) && pen__form_codec((pen__form)form, codec))
+            return (pen__form)form;
+    return PEN__FORM_RAW;
+}
+
 static void try_bytes(packing *job)
 {
     pen__packer *packer = job->packer;
-    const bool is_zstd = may_be(job, PEN__FORM_ZSTD);
-    if ((!is_zstd && !may_be(job, PEN__FORM_LZ4)) ||
-        !pen__bytes_look_loose(packer->coder, job->src, job->len))
+    pen__bytes_codec codec;
+    const pen__form form = choose_codec(job, &codec);
+    if (form == PEN__FORM_RAW || !pen__bytes_look_loose(packer->coder, job->src, job->len))
         return;
     const size_t limit = limit_of(job);
     uint8_t *scratch = scratch_of(packer, limit);
-    size_t n = scratch
-                   ? pen__bytes_encode(packer->coder, is_zstd ? PEN__BYTES_ZSTD : PEN__BYTES_LZ4,
-                                       job->src, job->len, scratch, limit)
-                   : 0;
+    size_t n =
+        scratch ? pen__bytes_encode(packer->coder, codec, job->src, job->len, scratch, limit) : 0;
     if (n == 0)
         return;
     memcpy(job->dst, scratch, n);
-    job->best = (pen__parcel){.form = is_zstd ? PEN__FORM_ZSTD : PEN__FORM_LZ4,
-                              .info = job->best.info,
-                              .raw_len = job->len,
-                              .len = n};
+    job->best = (pen__parcel){.form = form, .info = job->best.info, .raw_len = job->len, .len = n};
 }
 
 /* ---- all of it ------------------------------------------------------------------------ */

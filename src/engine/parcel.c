@@ -43,6 +43,16 @@ static int32_t get_i32(const uint8_t *at)
     return value;
 }
 
+bool pen__form_codec(pen__form form, pen__bytes_codec *codec)
+{
+    if (form < PEN__FORM_ZSTD || form > PEN__FORM_SNAPPY)
+        return false;
+    *codec = form == PEN__FORM_ZSTD  ? PEN__BYTES_ZSTD
+             : form == PEN__FORM_LZ4 ? PEN__BYTES_LZ4
+                                     : PEN__BYTES_SNAPPY;
+    return true;
+}
+
 /* ---- writing ------------------------------------------------------------------------ */
 
 size_t pen__parcel_bound(const pen_pipeline *pipe, size_t len)
@@ -149,6 +159,7 @@ static const char *fault_of(const pen__parcel *p, const uint8_t *head)
         return p->len == p->raw_len && is_all_zero(head + 8, 16) ? NULL : "another length";
     case PEN__FORM_ZSTD:
     case PEN__FORM_LZ4:
+    case PEN__FORM_SNAPPY:
         return p->len > 0 && p->raw_len > 0 && is_all_zero(head + 8, 16) ? NULL : "no bytes";
     case PEN__FORM_JPEG_CUT:
         return p->info.format == PEN_FORMAT_JPEG && lies_inside(p->kept, &p->info)

@@ -15,6 +15,7 @@
 
 #include <penstock/pipeline.h>
 
+#include "codec/bytes.h"
 #include "ops/image.h"
 
 typedef enum pen__form {
@@ -24,6 +25,7 @@ typedef enum pen__form {
     PEN__FORM_PIXELS_CODED, /* the same, coded by codec/pixel_code.h */
     PEN__FORM_ZSTD,         /* the file, coded: one that is not compressed by itself */
     PEN__FORM_LZ4,
+    PEN__FORM_SNAPPY,
     PEN__FORM_COUNT
 } pen__form;
 
@@ -33,6 +35,9 @@ typedef enum pen__form {
  * they are fewest, and grey ones have all channels of the tensor, as other loaders hold them.  For
  * policies that are compared with. */
 #define PEN__FORMS_AT_FURTHEST (1U << 16)
+
+/* Is the form what is stored, coded?  Then *codec says how. */
+bool pen__form_codec(pen__form form, pen__bytes_codec *codec);
 
 enum { PEN__PARCEL_HEAD = 48, PEN__PARCEL_VERSION = 1 };
 

@@ -124,7 +124,8 @@ int pen__unpack_open(pen__unpacking *u, pen__bytes_coder **coder, uint8_t **scra
     *scratch += u->file_bytes;
     if (!*coder && pen__bytes_coder_create(coder) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-    pen__bytes_codec codec = p->form == PEN__FORM_ZSTD ? PEN__BYTES_ZSTD : PEN__BYTES_LZ4;
+    pen__bytes_codec codec = PEN__BYTES_ZSTD;
+    pen__form_codec(p->form, &codec);
     int rc = pen__bytes_decode(*coder, codec, p->data, p->len, file, p->raw_len, err);
     pen_image_info found;
     if (rc == 0)

@@ -8,7 +8,8 @@
 static const char *const route_names[PEN__ROUTE_COUNT] = {
     "none", "healthz", "metrics", "root", "dataset", "manifest", "samples", "sample", "pipeline"};
 static const char *const form_names[PEN__FORM_COUNT] = {"raw",          "jpeg_cut", "pixels",
-                                                        "pixels_coded", "zstd",     "lz4"};
+                                                        "pixels_coded", "zstd",     "lz4",
+                                                        "snappy"};
 
 static void add_family(pen__text *text, const char *name, const char *type, const char *unit,
                        const char *help)

@@ -470,7 +470,8 @@ static void cut_short_behind_a_remark(const char *path)
 static void damaged_files_that_come_packed_are_the_samples_fault(void **state)
 {
     (void)state;
-    static const int forms[] = {1 << PEN__FORM_RAW, 1 << PEN__FORM_ZSTD, 1 << PEN__FORM_LZ4, -1};
+    static const int forms[] = {1 << PEN__FORM_RAW, 1 << PEN__FORM_ZSTD, 1 << PEN__FORM_LZ4,
+                                1 << PEN__FORM_SNAPPY, -1};
     char path[128];
     snprintf(path, sizeof path, "%s/class0/0006.jpg", dir);
     cut_short_behind_a_remark(path);
@@ -486,7 +487,8 @@ static void damaged_files_that_come_packed_are_the_samples_fault(void **state)
         node.forms = forms[i];
         assert_int_equal(code_of_epoch(&o, &err), want);
     }
-    assert_true(node.n_of_form[PEN__FORM_ZSTD] > 0 && node.n_of_form[PEN__FORM_LZ4] > 0);
+    assert_true(node.n_of_form[PEN__FORM_ZSTD] > 0 && node.n_of_form[PEN__FORM_LZ4] > 0 &&
+                node.n_of_form[PEN__FORM_SNAPPY] > 0);
 }
 
 static void closing_does_not_wait_for_a_node_that_hangs(void **state)

@@ -11,7 +11,7 @@
 #include "lines.h"
 #include "trees.h"
 
-enum { N = 40, CHECKSUM_AT = 28, SUMMED_AT = 32, HEAD = 216 };
+enum { N = 40, CHECKSUM_AT = 28, SUMMED_AT = 32, HEAD = 232 };
 
 static const char dataset[] = "0123456789abcdef0123456789abcdef";
 static const char line[] = "ffeeddccbbaa99887766554433221100";
