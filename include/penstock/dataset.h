@@ -85,6 +85,9 @@ typedef enum pen_field {
     PEN_FIELD_COUNT
 } pen_field;
 
+/* "image", "cls", "json", "txt"; NULL for what is none. */
+PEN_API const char *pen_field_name(pen_field field);
+
 typedef struct pen_dataset_opts {
     size_t struct_size;    /* set by pen_dataset_opts_init */
     const char *cache_dir; /* indexes of tars and JPEG files; NULL: $PENSTOCK_CACHE,
@@ -168,5 +171,10 @@ PEN_API int64_t pen_dataset_read(const pen_dataset *ds, int64_t id, uint8_t *dst
 PEN_API int64_t pen_dataset_field_length(const pen_dataset *ds, int64_t id, pen_field field);
 PEN_API int64_t pen_dataset_field_read(const pen_dataset *ds, int64_t id, pen_field field,
                                        uint8_t *dst, size_t dst_cap, pen_error *err);
+/* The same field of n samples, which a remote dataset asks for together: that of ids[i] goes to
+ * dst[i], where there is room for its length; NULL: it is passed over.  0, or an error; what is in
+ * the places then is not known. */
+PEN_API int pen_dataset_fields_read(const pen_dataset *ds, const int64_t *ids, int64_t n,
+                                    pen_field field, uint8_t *const *dst, pen_error *err);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * batch["image"], ["label"], ["mask"] and ["id"] are Arrays over the batch's
  * slab; "json", "txt" and "cls" are read from the dataset when they are asked
- * for, because most training loops never do.
+ * for, because most training loops never do: all of a batch together, as each
+ * question to a storage node takes its time.
  */
 #include "py_core.h"
 
@@ -72,37 +73,53 @@ static PyObject *batch_labels(py_batch *self)
 
 /* ---- fields that lie in the dataset ---- */
 
-static PyObject *read_field(py_batch *self, int64_t id, pen_field field)
+/* Bytes for a field of a sample, and where they begin; None where there is no such field. */
+static PyObject *field_room(py_batch *self, int64_t id, pen_field field, uint8_t **dst)
 {
     const int64_t length = pen_dataset_field_length(self->dataset, id, field);
+    *dst = NULL;
     if (length == PEN_ENOTFOUND)
         Py_RETURN_NONE;
     if (length < 0)
         return py_raise(py_state_of((PyObject *)self), (int)length, NULL);
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)length);
-    if (!bytes)
-        return NULL;
-    uint8_t *dst = (uint8_t *)PyBytes_AsString(bytes);
-    pen_error err = PY_NO_ERROR;
-    int64_t rc;
-    Py_BEGIN_ALLOW_THREADS rc =
-        pen_dataset_field_read(self->dataset, id, field, dst, (size_t)length, &err);
-    Py_END_ALLOW_THREADS if (rc >= 0) return bytes;
-    Py_DECREF(bytes);
-    return py_raise(py_state_of((PyObject *)self), (int)rc, &err);
+    if (bytes)
+        *dst = (uint8_t *)PyBytes_AsString(bytes);
+    return bytes;
 }
 
-static PyObject *batch_field(py_batch *self, pen_field field)
+static PyObject *field_rooms(py_batch *self, pen_field field, uint8_t **dst)
 {
     const int64_t count = pen_batch_count(self->batch);
     const int64_t *ids = pen_batch_ids(self->batch);
     PyObject *list = PyList_New((Py_ssize_t)count);
     for (int64_t i = 0; list && i < count; i++) {
-        PyObject *item = read_field(self, ids[i], field);
+        PyObject *item = field_room(self, ids[i], field, &dst[i]);
         if (!item || PyList_SetItem(list, (Py_ssize_t)i, item) < 0)
             Py_CLEAR(list);
     }
     return list;
+}
+
+static PyObject *batch_field(py_batch *self, pen_field field)
+{
+    const int64_t count = pen_batch_count(self->batch);
+    uint8_t **dst = PyMem_Malloc((size_t)(count > 0 ? count : 1) * sizeof *dst);
+    if (!dst)
+        return PyErr_NoMemory();
+    PyObject *list = field_rooms(self, field, dst);
+    pen_error err = PY_NO_ERROR;
+    int rc = 0;
+    if (list) {
+        Py_BEGIN_ALLOW_THREADS rc = pen_dataset_fields_read(
+            self->dataset, pen_batch_ids(self->batch), count, field, dst, &err);
+        Py_END_ALLOW_THREADS
+    }
+    PyMem_Free(dst);
+    if (rc == 0)
+        return list;
+    Py_XDECREF(list);
+    return PyErr_Occurred() ? NULL : py_raise(py_state_of((PyObject *)self), rc, &err);
 }
 
 static PyObject *batch_subscript(PyObject *object, PyObject *name)

@@ -267,9 +267,8 @@ static PyObject *dataset_read(PyObject *object, PyObject *number)
 
 static int field_named(const char *name)
 {
-    static const char *const names[PEN_FIELD_COUNT] = {"image", "cls", "json", "txt"};
     for (int i = 0; i < PEN_FIELD_COUNT; i++)
-        if (strcmp(name, names[i]) == 0)
+        if (strcmp(name, pen_field_name((pen_field)i)) == 0)
             return i;
     PyErr_Format(PyExc_ValueError, "field must be 'image', 'cls', 'json' or 'txt', not '%s'", name);
     return -1;

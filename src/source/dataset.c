@@ -397,6 +397,12 @@ const char *pen_dataset_class_name(const pen_dataset *ds, int64_t label)
                : NULL;
 }
 
+const char *pen_field_name(pen_field field)
+{
+    static const char *const names[PEN_FIELD_COUNT] = {"image", "cls", "json", "txt"};
+    return (unsigned)field < PEN_FIELD_COUNT ? names[field] : NULL;
+}
+
 /* Where a field of `id` is.  0, PEN_EINVAL or PEN_ENOTFOUND. */
 static int locate(const pen_dataset *ds, int64_t id, pen_field field, pen__field_at *out)
 {
@@ -427,18 +433,60 @@ int64_t pen_dataset_read(const pen_dataset *ds, int64_t id, uint8_t *dst, size_t
     return pen_dataset_field_read(ds, id, PEN_FIELD_IMAGE, dst, dst_cap, err);
 }
 
+/* The same, with a reason. */
+static int find_field(const pen_dataset *ds, int64_t id, pen_field field, pen__field_at *out,
+                      pen_error *err)
+{
+    int rc = locate(ds, id, field, out);
+    if (rc == PEN_ENOTFOUND)
+        pen__fail(err, rc, -1, "sample %lld has no such field", (long long)id);
+    else if (rc != 0)
+        pen__fail(err, rc, -1, "no sample %lld: there are %zu", (long long)id, ds->index.n);
+    return rc;
+}
+
 int64_t pen_dataset_field_read(const pen_dataset *ds, int64_t id, pen_field field, uint8_t *dst,
                                size_t dst_cap, pen_error *err)
 {
     pen__field_at at;
-    int rc = locate(ds, id, field, &at);
-    if (rc == PEN_ENOTFOUND)
-        return pen__fail(err, rc, -1, "sample %lld has no such field", (long long)id);
+    int rc = find_field(ds, id, field, &at, err);
     if (rc != 0)
-        return pen__fail(err, rc, -1, "no sample %lld: there are %zu", (long long)id, ds->index.n);
+        return rc;
     if (at.length > dst_cap)
         return pen__fail(err, PEN_ENOSPC, -1, "sample %lld has %u bytes, the destination %zu",
                          (long long)id, at.length, dst_cap);
     rc = ds->source->read(ds, &ds->index.entries[id], at.block, dst, at.length, err);
     return rc == 0 ? (int64_t)at.length : rc;
+}
+
+/* One after the other. */
+static int read_each(const pen_dataset *ds, const pen__field_read *reads, int n, pen_error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = ds->source->read(ds, reads[i].entry, reads[i].at.block, reads[i].dst,
+                              reads[i].at.length, err);
+    return rc;
+}
+
+int pen_dataset_fields_read(const pen_dataset *ds, const int64_t *ids, int64_t n, pen_field field,
+                            uint8_t *const *dst, pen_error *err)
+{
+    pen__field_read reads[PEN__FIELD_READS];
+    const bool is_many = ds->source->read_many && field != PEN_FIELD_IMAGE;
+    for (int64_t i = 0; i < n;) {
+        int n_reads = 0, rc = 0;
+        for (; i < n && n_reads < PEN__FIELD_READS && rc == 0; i++) {
+            if (!dst[i])
+                continue;
+            reads[n_reads].dst = dst[i];
+            rc = find_field(ds, ids[i], field, &reads[n_reads].at, err);
+            reads[n_reads++].entry = entry_of(ds, ids[i]);
+        }
+        if (rc == 0 && n_reads > 0)
+            rc = (is_many ? ds->source->read_many : read_each)(ds, reads, n_reads, err);
+        if (rc != 0)
+            return rc;
+    }
+    return 0;
 }

@@ -40,6 +40,15 @@ typedef struct pen__opened {
     uint64_t stamp; /* of the file (pen__file_stamp) */
 } pen__opened;
 
+/* A field of a sample that is to be read: its bytes go to dst. */
+typedef struct pen__field_read {
+    const pen__entry *entry;
+    pen__field_at at;
+    uint8_t *dst;
+} pen__field_read;
+
+enum { PEN__FIELD_READS = 256 }; /* at once, at most */
+
 typedef struct pen__source {
     const char *name;
     /* Fill ds->index (through pen__index_keys) and ds->classes.  `opts` is complete.  On error
@@ -49,6 +58,10 @@ typedef struct pen__source {
      * Thread-safe.  Returns 0 or PEN_EIO. */
     int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                 size_t len, pen_error *err);
+    /* Read 1 to PEN__FIELD_READS fields beside images, for a source that is quicker with many at
+     * once than one after the other.  0, or the error of the first that has one.  NULL: it is not.
+     */
+    int (*read_many)(const pen_dataset *ds, const pen__field_read *reads, int n, pen_error *err);
     /* Where the `len` bytes of a field are, for somebody who wants some of them; ended by
      * pen__opened_close.  Thread-safe.  0 or PEN_EIO.  NULL: they cannot be had like that. */
     int (*open_field)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, size_t len,

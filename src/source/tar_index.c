@@ -50,13 +50,13 @@ typedef struct parts {
 
 static int field_of(const char *extension, size_t len)
 {
-    static const char *const fields[PEN_FIELD_COUNT] = {
-        [PEN_FIELD_CLS] = "cls", [PEN_FIELD_JSON] = "json", [PEN_FIELD_TXT] = "txt"};
     if (pen__is_image_extension(extension, len))
         return PEN_FIELD_IMAGE;
-    for (int i = 1; i < PEN_FIELD_COUNT; i++)
-        if (strlen(fields[i]) == len && strncasecmp(fields[i], extension, len) == 0)
+    for (int i = 1; i < PEN_FIELD_COUNT; i++) {
+        const char *name = pen_field_name((pen_field)i);
+        if (strlen(name) == len && strncasecmp(name, extension, len) == 0)
             return i;
+    }
     return NO_FIELD;
 }
 

@@ -82,6 +82,14 @@ static void members_that_share_a_name_up_to_its_first_dot_are_one_sample(void **
     assert_int_equal(pen_dataset_field_read(ds, 1, PEN_FIELD_JSON, buffer, 16, NULL), 8);
     assert_memory_equal(buffer, "{\"x\": 1}", 8);
     assert_int_equal(pen_dataset_field_read(ds, 2, PEN_FIELD_TXT, buffer, 16, NULL), PEN_ENOTFOUND);
+    uint8_t cls[2][4] = {{0}};
+    const int64_t ids[] = {2, 0, 1};
+    uint8_t *const dst[] = {cls[0], NULL, cls[1]}; /* the one between has none */
+    assert_int_equal(pen_dataset_fields_read(ds, ids, 3, PEN_FIELD_CLS, dst, NULL), 0);
+    assert_memory_equal(cls, "0\0\0\0 12\n", 8);
+    assert_int_equal(pen_dataset_fields_read(ds, ids, 3, PEN_FIELD_TXT, dst, NULL), PEN_ENOTFOUND);
+    assert_string_equal(pen_field_name(PEN_FIELD_TXT), "txt");
+    assert_null(pen_field_name(PEN_FIELD_COUNT));
     pen_dataset_unref(ds);
 }
 
