@@ -248,7 +248,7 @@ enum MHD_Result pen__answer_block(pen__exchange *x)
     struct MHD_Response *response = from_block(x);
     if (!response)
         return MHD_NO;
-    if (x->as_zstd)
+    if (x->page.as_zstd)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "zstd");
     MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ACCEPT_ENCODING);
     return pen__answer_with(x, MHD_HTTP_OK, response, "application/vnd.penstock.manifest");

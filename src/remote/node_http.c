@@ -312,20 +312,29 @@ static enum MHD_Result wait_for_block(pen__exchange *x)
     return MHD_YES;
 }
 
+/* An argument that is a number up to `max`, 0 without it; false: it is something else. */
+static bool read_argument(const pen__exchange *x, const char *name, uint64_t max, uint64_t *out)
+{
+    const char *text = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
+    *out = 0;
+    return !text || pen__decimal_parse(text, max, out);
+}
+
 static enum MHD_Result ask_manifest(pen__exchange *x)
 {
-    const char *page = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "page"),
-               *headers =
-                   MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "headers");
-    uint64_t mode = PEN__PAGE_PLAIN;
-    if ((page && !pen__decimal_parse(page, UINT64_MAX, &x->page)) ||
-        (headers && !pen__decimal_parse(headers, PEN__PAGE_COUNT - 1, &mode)))
+    uint64_t number, headers, fields;
+    if (!read_argument(x, "page", UINT64_MAX, &number) ||
+        !read_argument(x, "headers", PEN__PAGE_COUNT - 1, &headers) ||
+        !read_argument(x, "fields", 1, &fields))
         return pen__answer_error(x, MHD_HTTP_BAD_REQUEST,
-                                 "page must be a number, headers 0, 1 or 2");
-    if (x->page >= pen__manifest_pages(x->served->ds))
+                                 "page must be a number, headers 0, 1 or 2, fields 0 or 1");
+    if (number >= pen__manifest_pages(x->served->ds))
         return pen__answer_error(x, MHD_HTTP_NOT_FOUND, "no such page");
-    x->headers = (pen__page_headers)mode;
-    x->as_zstd = pen__accepts_zstd(header_of(x->connection, MHD_HTTP_HEADER_ACCEPT_ENCODING));
+    x->page = (pen__page_order){
+        .number = number,
+        .headers = (pen__page_headers)headers,
+        .has_fields = fields,
+        .as_zstd = pen__accepts_zstd(header_of(x->connection, MHD_HTTP_HEADER_ACCEPT_ENCODING))};
     return wait_for_block(x);
 }
 

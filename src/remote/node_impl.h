@@ -63,6 +63,14 @@ typedef enum pen__page_headers {
     PEN__PAGE_COUNT
 } pen__page_headers;
 
+/* A page of the manifest, as it is asked for. */
+typedef struct pen__page_order {
+    uint64_t number;
+    pen__page_headers headers;
+    bool has_fields; /* lengths of fields beside the image */
+    bool as_zstd;
+} pen__page_order;
+
 typedef struct pen__served {
     char name[PEN__NODE_NAME];
     pen_dataset *ds;
@@ -206,9 +214,7 @@ typedef struct pen__exchange {
     pen__bytes block;
     size_t block_len, block_from, block_to; /* of it, what is sent */
     char etag[PEN__ETAG_TEXT];
-    pen__page_headers headers; /* of a page */
-    bool as_zstd;
-    uint64_t page;
+    pen__page_order page;
     int rc;
     pen_error err;
     /* or frames */
@@ -253,6 +259,7 @@ typedef struct pen__node_stats {
     int64_t requests[PEN__ROUTE_COUNT];
     int64_t responses[600];                          /* by status */
     int64_t items[PEN__FORM_COUNT], item_errors[16]; /* by -code */
+    int64_t fields; /* of those items, the ones that are not images */
     int64_t raw_bytes, parcel_bytes, sent_bytes;
     int64_t pack_cpu_ns, limited_items, late_items, cancelled_items;
     int64_t cut_connections, refused_tokens;
@@ -369,14 +376,15 @@ pen__served *pen__node_find(const pen_node *node, const char *name);
 
 /* ---- node_manifest.c ---- */
 
-/* Read a sample as it is stored; its length or a PEN_E*, with the sample's key in the reason. */
+/* Read a sample's image, or another field, as it is stored; its length or a PEN_E*, with the
+ * sample's key in the reason.  PEN_ENOTFOUND: it has no such field. */
 int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
-                         pen__bytes *file, pen_error *err);
+                         pen_field field, pen__bytes *file, pen_error *err);
 uint64_t pen__manifest_pages(const pen_dataset *ds);
 /* One page; its length or a PEN_E*.  Once `cancel` is true no more files are read for it. */
-int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            pen__page_headers headers, bool as_zstd, const atomic_bool *cancel,
-                            pen__bytes *file, pen__bytes *out, pen_error *err);
+int64_t pen__manifest_write(const pen_node *node, pen__served *served, const pen__page_order *page,
+                            const atomic_bool *cancel, pen__bytes *file, pen__bytes *out,
+                            pen_error *err);
 /* A sample was packed: remember what the parcel's head says of the image. */
 void pen__served_note(pen__served *served, int64_t id, const uint8_t *parcel, size_t len);
 

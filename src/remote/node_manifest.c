@@ -21,6 +21,9 @@ enum {
     PAGE_TAIL = 4,
     LEVEL = 3, /* of zstd: its default */
     KNOWN = 7, /* the byte of a header that is 0 on the wire */
+    HAS_HEADERS = 1,
+    HAS_FIELDS = 2,
+    FIELDS_BOUND = 1 + 4 * (PEN_FIELD_COUNT - 1),
 };
 
 int pen__bytes_reserve(pen__bytes *bytes, size_t len)
@@ -47,9 +50,11 @@ void pen__bytes_fini(pen__bytes *bytes)
 }
 
 static int64_t read_sample(const pen_node *node, const pen__served *served, int64_t id,
-                           pen__bytes *file, pen_error *err)
+                           pen_field field, pen__bytes *file, pen_error *err)
 {
-    const int64_t len = pen_dataset_length(served->ds, id);
+    const int64_t len = pen_dataset_field_length(served->ds, id, field);
+    if (len == PEN_ENOTFOUND)
+        return pen__fail(err, PEN_ENOTFOUND, -1, "has no such field: %s", pen_field_name(field));
     if (len < 0)
         return pen__fail(err, PEN_EINVAL, -1, "no sample %lld: there are %lld", (long long)id,
                          (long long)pen_dataset_count(served->ds));
@@ -59,15 +64,15 @@ static int64_t read_sample(const pen_node *node, const pen__served *served, int6
                          (long long)len, (long long)node->opts.memory_bytes);
     if (pen__bytes_reserve(file, (size_t)len) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
-    return pen_dataset_read(served->ds, id, file->data, (size_t)len, err);
+    return pen_dataset_field_read(served->ds, id, field, file->data, (size_t)len, err);
 }
 
 int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
-                         pen__bytes *file, pen_error *err)
+                         pen_field field, pen__bytes *file, pen_error *err)
 {
     char key[PEN_KEY_MAX];
     pen__shown shown;
-    const int64_t len = read_sample(node, served, id, file, err);
+    const int64_t len = read_sample(node, served, id, field, file, err);
     const int64_t n = len < 0 ? pen_dataset_key(served->ds, id, key, sizeof key) : 0;
     if (n > 0)
         pen__fail_prefix(err, "sample '%s'", pen__show(&shown, key, (size_t)n));
@@ -105,7 +110,7 @@ static void find_header(const pen_node *node, const pen__served *served, int64_t
                         pen__bytes *file, uint8_t out[PEN__NODE_HEADER])
 {
     pen_image_info info;
-    const int64_t len = pen__served_read(node, served, id, file, NULL);
+    const int64_t len = pen__served_read(node, served, id, PEN_FIELD_IMAGE, file, NULL);
     memset(out, 0, PEN__NODE_HEADER);
     if (len >= 0 && pen_image_probe(file->data, (size_t)len, &info, NULL) == 0)
         write_header(&info, out);
@@ -169,19 +174,37 @@ uint64_t pen__manifest_pages(const pen_dataset *ds)
 }
 
 /* Its records begin at `first`, and are n. */
-static size_t page_bound(const pen_dataset *ds, int64_t first, int64_t n, pen__page_headers headers)
+static size_t page_bound(const pen_dataset *ds, int64_t first, int64_t n,
+                         const pen__page_order *page)
 {
     char key[PEN_KEY_MAX];
     size_t len = PAGE_HEAD + PAGE_TAIL;
     for (int64_t id = first; id < first + n; id++) {
         const int64_t key_len = pen_dataset_key(ds, id, key, sizeof key);
-        len += RECORD_HEAD + (headers ? PEN__NODE_HEADER : 0) + (size_t)(key_len > 0 ? key_len : 0);
+        len += RECORD_HEAD + (page->headers ? PEN__NODE_HEADER : 0) +
+               (page->has_fields ? FIELDS_BOUND : 0) + (size_t)(key_len > 0 ? key_len : 0);
     }
     return len;
 }
 
+/* Which fields a sample has beside its image, and how long they are. */
+static uint8_t *write_fields(const pen_dataset *ds, int64_t id, uint8_t *at)
+{
+    uint8_t *mask = at++;
+    *mask = 0;
+    for (int i = 1; i < PEN_FIELD_COUNT; i++) {
+        const int64_t len = pen_dataset_field_length(ds, id, (pen_field)i);
+        if (len < 0)
+            continue;
+        *mask |= (uint8_t)(1U << i);
+        pen__put_le(at, (uint64_t)len, 4);
+        at += 4;
+    }
+    return at;
+}
+
 static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t id,
-                             pen__page_headers headers, pen__bytes *file, uint8_t *at)
+                             const pen__page_order *page, pen__bytes *file, uint8_t *at)
 {
     char key[PEN_KEY_MAX];
     const int64_t key_len = pen_dataset_key(served->ds, id, key, sizeof key);
@@ -190,10 +213,12 @@ static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t 
     pen__put_le(at + 8, (uint64_t)pen_dataset_label(served->ds, id), 8);
     pen__put_le(at + 16, n, 2);
     at += RECORD_HEAD;
-    if (headers) {
-        get_header(node, served, id, headers, file, at);
+    if (page->headers) {
+        get_header(node, served, id, page->headers, file, at);
         at += PEN__NODE_HEADER;
     }
+    if (page->has_fields)
+        at = write_fields(served->ds, id, at);
     memcpy(at, key, n);
     return at + n;
 }
@@ -209,27 +234,29 @@ static int64_t compress(pen__bytes *page, size_t len, pen_error *err)
     return rc || ZSTD_isError(n) ? pen__fail(err, PEN_ENOMEM, -1, "out of memory") : (int64_t)n;
 }
 
-int64_t pen__manifest_write(const pen_node *node, pen__served *served, uint64_t page,
-                            pen__page_headers headers, bool as_zstd, const atomic_bool *cancel,
-                            pen__bytes *file, pen__bytes *out, pen_error *err)
+int64_t pen__manifest_write(const pen_node *node, pen__served *served, const pen__page_order *page,
+                            const atomic_bool *cancel, pen__bytes *file, pen__bytes *out,
+                            pen_error *err)
 {
-    const int64_t first = (int64_t)page * PEN__NODE_PAGE,
+    pen__page_order now = *page;
+    const int64_t first = (int64_t)page->number * PEN__NODE_PAGE,
                   left = pen_dataset_count(served->ds) - first,
                   n = left < PEN__NODE_PAGE ? left : PEN__NODE_PAGE;
-    const size_t len = page_bound(served->ds, first, n, headers);
-    if (pen__bytes_reserve(out, len) != 0)
+    if (pen__bytes_reserve(out, page_bound(served->ds, first, n, page)) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     memcpy(out->data, "PENM", 4);
     pen__put_le(out->data + 4, 1, 4);
     pen__put_le(out->data + 8, (uint64_t)first, 8);
     pen__put_le(out->data + 16, (uint64_t)n, 4);
-    pen__put_le(out->data + 20, headers != PEN__PAGE_PLAIN, 4);
+    pen__put_le(out->data + 20,
+                (page->headers ? HAS_HEADERS : 0) | (page->has_fields ? HAS_FIELDS : 0), 4);
     uint8_t *at = out->data + PAGE_HEAD;
     for (int64_t id = first; id < first + n; id++) {
-        if (headers == PEN__PAGE_ALL && atomic_load(cancel))
-            headers = PEN__PAGE_KNOWN;
-        at = write_record(node, served, id, headers, file, at);
+        if (now.headers == PEN__PAGE_ALL && atomic_load(cancel))
+            now.headers = PEN__PAGE_KNOWN;
+        at = write_record(node, served, id, &now, file, at);
     }
-    pen__put_le(at, pen__crc32c(0, out->data, len - PAGE_TAIL), 4);
-    return as_zstd ? compress(out, len, err) : (int64_t)len;
+    const size_t len = (size_t)(at - out->data);
+    pen__put_le(at, pen__crc32c(0, out->data, len), 4);
+    return page->as_zstd ? compress(out, len + PAGE_TAIL, err) : (int64_t)(len + PAGE_TAIL);
 }

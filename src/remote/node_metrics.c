@@ -7,9 +7,8 @@
 
 static const char *const route_names[PEN__ROUTE_COUNT] = {
     "none", "healthz", "metrics", "root", "dataset", "manifest", "samples", "sample", "pipeline"};
-static const char *const form_names[PEN__FORM_COUNT] = {"raw",          "jpeg_cut", "pixels",
-                                                        "pixels_coded", "zstd",     "lz4",
-                                                        "snappy"};
+static const char *const form_names[PEN__FORM_COUNT] = {
+    "raw", "jpeg_cut", "pixels", "pixels_coded", "zstd", "lz4", "snappy"};
 
 static void add_family(pen__text *text, const char *name, const char *type, const char *unit,
                        const char *help)
@@ -45,7 +44,7 @@ static void add_by_label(pen__text *text, const pen__node_stats *s)
         if (s->responses[i])
             pen__text_add(text, "penstock_node_responses_total{status=\"%zu\"} %lld\n", i,
                           (long long)s->responses[i]);
-    add_family(text, "items", "counter", NULL, "Samples sent in frames, by form.");
+    add_family(text, "items", "counter", NULL, "Samples and fields sent in frames, by form.");
     for (int i = 0; i < PEN__FORM_COUNT; i++)
         pen__text_add(text, "penstock_node_items_total{form=\"%s\"} %lld\n", form_names[i],
                       (long long)s->items[i]);
@@ -59,6 +58,7 @@ static void add_by_label(pen__text *text, const pen__node_stats *s)
 static void add_counters(pen__text *text, const pen__node_stats *s)
 {
     add_by_label(text, s);
+    add_counter(text, "fields", NULL, "Of those, fields beside images.", (double)s->fields);
     add_counter(text, "stored_bytes", "bytes", "Of samples sent in frames, as stored.",
                 (double)s->raw_bytes);
     add_counter(text, "parcel_bytes", "bytes", "Of samples sent in frames, as sent.",

@@ -59,12 +59,34 @@ static const char *after(const char *text, const char *prefix)
     return strncmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
-/* "NAME", "NAME/manifest", "NAME/samples", "NAME/samples/ID". */
+/* A field beside the image; PEN_FIELD_IMAGE: there is none of that name. */
+static pen_field field_named(const char *name)
+{
+    int field = PEN_FIELD_COUNT - 1;
+    while (field > PEN_FIELD_IMAGE && strcmp(name, pen_field_name((pen_field)field)) != 0)
+        field--;
+    return (pen_field)field;
+}
+
+/* "ID", "ID/FIELD". */
+static bool parse_sample(const char *path, pen__route *out)
+{
+    const size_t n = strcspn(path, "/");
+    uint64_t number;
+    if (!parse_digits(path, n, INT64_MAX, &number))
+        return false;
+    out->id = (int64_t)number;
+    if (!path[n])
+        return true;
+    out->field = field_named(path + n + 1);
+    return out->field != PEN_FIELD_IMAGE;
+}
+
+/* "NAME", "NAME/manifest", "NAME/samples", and samples. */
 static pen__route_kind parse_data(const char *path, pen__route *out)
 {
     const size_t n = strcspn(path, "/");
-    const char *rest = path + n, *id;
-    uint64_t number;
+    const char *rest = path + n, *sample;
     if (n >= sizeof out->name)
         return PEN__ROUTE_NONE;
     memcpy(out->name, path, n);
@@ -77,11 +99,8 @@ static pen__route_kind parse_data(const char *path, pen__route *out)
         return PEN__ROUTE_MANIFEST;
     if (strcmp(rest, "/samples") == 0)
         return PEN__ROUTE_SAMPLES;
-    id = after(rest, "/samples/");
-    if (!id || !pen__decimal_parse(id, INT64_MAX, &number))
-        return PEN__ROUTE_NONE;
-    out->id = (int64_t)number;
-    return PEN__ROUTE_SAMPLE;
+    sample = after(rest, "/samples/");
+    return sample && parse_sample(sample, out) ? PEN__ROUTE_SAMPLE : PEN__ROUTE_NONE;
 }
 
 static pen__route_kind parse_path(const char *path, pen__route *out)
@@ -223,7 +242,7 @@ static int refuse(pen_error *err, const char *what, const char *wanted)
     return pen__fail(err, PEN_EINVAL, -1, "'%s' must be %s", what, wanted);
 }
 
-/* One of the five numbers of an item. */
+/* One of an item's numbers. */
 static bool get_number(const json_t *item, size_t i, json_int_t max, json_int_t *out)
 {
     const json_t *value = json_array_get(item, i);
@@ -231,16 +250,31 @@ static bool get_number(const json_t *item, size_t i, json_int_t max, json_int_t 
     return json_is_integer(value) && *out >= 0 && *out <= max;
 }
 
+/* [id, "json", forms] */
+static bool read_field_item(const json_t *item, json_int_t max_id, pen__node_item *out)
+{
+    json_int_t id, forms;
+    const char *name = json_string_value(json_array_get(item, 1));
+    if (json_array_size(item) != 3 || !get_number(item, 0, max_id, &id) || !name ||
+        !get_number(item, 2, UINT32_MAX, &forms))
+        return false;
+    *out = (pen__node_item){.field = field_named(name), .id = id, .forms = (uint32_t)forms};
+    return out->field != PEN_FIELD_IMAGE;
+}
+
 /* `max_id`: what the base leaves. */
 static int read_item(const json_t *item, int index, json_int_t max_id, pen__node_item *out,
                      pen_error *err)
 {
     json_int_t id, epoch, occurrence, max_cut, forms;
+    if (json_is_array(item) && read_field_item(item, max_id, out))
+        return 0;
     if (!json_is_array(item) || json_array_size(item) != 5 || !get_number(item, 0, max_id, &id) ||
         !get_number(item, 1, UINT32_MAX, &epoch) || !get_number(item, 2, UINT16_MAX, &occurrence) ||
         !get_number(item, 3, 255, &max_cut) || !get_number(item, 4, UINT32_MAX, &forms))
         return pen__fail(err, PEN_EINVAL, -1,
-                         "item %d is not [id, epoch, occurrence, max_cut, forms] within range",
+                         "item %d is neither [id, epoch, occurrence, max_cut, forms] nor [id, "
+                         "field, forms], within range",
                          index);
     *out = (pen__node_item){.id = id,
                             .epoch = epoch,

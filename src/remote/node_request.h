@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <penstock/error.h>
+#include <penstock/dataset.h>
 
 #include "base/digest.h"
 
@@ -29,7 +29,7 @@ typedef enum pen__route_kind {
     PEN__ROUTE_DATASET,  /* /v1/data/NAME */
     PEN__ROUTE_MANIFEST, /* /v1/data/NAME/manifest */
     PEN__ROUTE_SAMPLES,  /* /v1/data/NAME/samples */
-    PEN__ROUTE_SAMPLE,   /* /v1/data/NAME/samples/ID */
+    PEN__ROUTE_SAMPLE,   /* /v1/data/NAME/samples/ID, /v1/data/NAME/samples/ID/FIELD */
     PEN__ROUTE_PIPELINE, /* /v1/pipelines/HASH */
     PEN__ROUTE_COUNT
 } pen__route_kind;
@@ -39,6 +39,7 @@ typedef struct pen__route {
     char name[PEN__NODE_NAME];
     char hash[PEN__DIGEST_TEXT];
     int64_t id;
+    pen_field field; /* of the sample; without one, its image */
 } pen__route;
 
 /* Take a path apart, which has no query any more.  PEN__ROUTE_NONE: nothing of ours. */
@@ -68,8 +69,9 @@ bool pen__accepts_zstd(const char *header);
  * length.  `header` may be NULL. */
 bool pen__token_is_right(const char *header, const char *token);
 
-/* What is wanted of one sample. */
+/* What is wanted of one sample: its image or, with `id` and `forms` alone, another field. */
 typedef struct pen__node_item {
+    pen_field field;
     int64_t id, epoch;
     int32_t occurrence;
     int32_t max_cut;

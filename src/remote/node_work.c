@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/fail.h"
+#include "engine/field_parcel.h"
 #include "remote/node_impl.h"
 
 enum {
@@ -25,6 +26,7 @@ enum {
 typedef struct worker {
     pen_node *node;
     pen__packer *packer;
+    pen__bytes_coder *coder; /* of fields; NULL until it is needed */
     pen__bytes file, frame, marks;
     pen__at_work *at;
     pen__jpeg_index_state indexed; /* of the sample that was packed last */
@@ -96,11 +98,17 @@ static int64_t bytes_ahead(const pen_node *node, const pen__exchange *x)
 {
     if (x->route.kind == PEN__ROUTE_MANIFEST)
         return PAGE_BYTES;
-    const int64_t id = x->order ? x->order->items[x->next_item].id : x->route.id,
-                  len = pen_dataset_length(x->served->ds, id);
+    const pen__node_item *item = x->order ? &x->order->items[x->next_item] : NULL;
+    const pen_field field = item ? item->field : x->route.field;
+    const int64_t len =
+        pen_dataset_field_length(x->served->ds, item ? item->id : x->route.id, field);
     if (len < 0 || len > node->opts.memory_bytes / 2)
         return sizeof(pen_error); /* it will not be read */
-    return x->order ? PEN__FRAME_HEAD_BYTES + (int64_t)parcel_cap(node, x->pipe, (size_t)len) : len;
+    if (!item)
+        return len;
+    return PEN__FRAME_HEAD_BYTES + (field == PEN_FIELD_IMAGE
+                                        ? (int64_t)parcel_cap(node, x->pipe, (size_t)len)
+                                        : PEN__FIELD_HEAD + len);
 }
 
 static bool has_room(const pen_node *node, const pen__exchange *exchange)
@@ -125,6 +133,13 @@ static pen__exchange *choose(pen_node *node, pen__turn *turn)
     return best;
 }
 
+/* May something be made of what is stored? */
+static bool is_work(const pen__exchange *x, const pen__node_item *item)
+{
+    return item->field == PEN_FIELD_IMAGE ? x->pipe != NULL
+                                          : (item->forms & ~(1U << PEN__FORM_RAW)) != 0;
+}
+
 static bool take_task(pen_node *node, task *out)
 {
     pen__turn turn;
@@ -143,7 +158,7 @@ static bool take_task(pen_node *node, task *out)
     if (x->order) {
         out->item = x->next_item++;
         out->may_pack = pen__client_may_pack(x->peer->client, now, &node->opts);
-        node->stats.limited_items += !out->may_pack && x->pipe;
+        node->stats.limited_items += !out->may_pack && is_work(x, &x->order->items[out->item]);
     }
     x->runnable_ns = now;
     x->n_held++;
@@ -241,17 +256,39 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     return n;
 }
 
+/* The same for a field beside the image.  What is tried stands behind what is sent. */
+static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
+{
+    const pen__node_item *item = &t->exchange->order->items[t->item];
+    const size_t bound = PEN__FRAME_HEAD_BYTES + PEN__FIELD_HEAD + (size_t)len;
+    bool is_coded = t->may_pack && pen__field_may_shrink(item->forms, (size_t)len);
+    if (is_coded && !w->coder && pen__bytes_coder_create(&w->coder) != 0)
+        is_coded = false;
+    if (pen__bytes_reserve(&w->frame, bound + (is_coded ? (size_t)len : 0)) != 0)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    const int ticket = is_coded ? pen__gate_enter(&w->node->cpu_gate) : 0;
+    const size_t n = pen__field_pack(w->coder, item->field, item->forms, w->file.data, (size_t)len,
+                                     w->frame.data + PEN__FRAME_HEAD_BYTES,
+                                     is_coded ? w->frame.data + bound : NULL, &w->at->is_cancelled);
+    if (is_coded)
+        pen__gate_leave(&w->node->cpu_gate, ticket);
+    return (int64_t)n;
+}
+
 static void do_item(worker *w, const task *t)
 {
     pen_node *node = w->node;
     pen__exchange *x = t->exchange;
-    const int64_t id = x->order->items[t->item].id, began = pen__thread_cpu_ns();
+    const pen__node_item *item = &x->order->items[t->item];
+    const bool is_image = item->field == PEN_FIELD_IMAGE;
+    const int64_t id = item->id, began = pen__thread_cpu_ns();
     pen_error err = {0};
     w->indexed = PEN__INDEX_NONE;
-    const int64_t len = pen__served_read(node, x->served, id, &w->file, &err);
-    const int64_t n = len < 0 ? len : pack_item(w, t, len, &err);
+    const int64_t len = pen__served_read(node, x->served, id, item->field, &w->file, &err);
+    const int64_t n = len < 0 ? len : (is_image ? pack_item : pack_field)(w, t, len, &err);
     if (n >= 0) {
-        pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
+        if (is_image)
+            pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
         pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0, pen__thread_cpu_ns() - began,
                               w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
     }
@@ -261,7 +298,7 @@ static void do_item(worker *w, const task *t)
     node->stats.pack_cpu_ns += cpu_ns;
     node->stats.index_made += w->indexed == PEN__INDEX_MADE;
     node->stats.index_hits += w->indexed == PEN__INDEX_KNOWN;
-    node->stats.cancelled_items += x->pipe && atomic_load(&w->at->is_cancelled);
+    node->stats.cancelled_items += is_work(x, item) && atomic_load(&w->at->is_cancelled);
     pen__client_used(x->client, cpu_ns); /* also if it has hung up */
     pen__share_used(&node->share, x->job, t->turn, cpu_ns, n < 0 || x->is_over ? 0 : len - n,
                     pen__now_ns());
@@ -271,6 +308,7 @@ static void do_item(worker *w, const task *t)
         } else {
             put_frame(node, x, w->frame.data, PEN__FRAME_HEAD_BYTES + (size_t)n);
             node->stats.items[w->frame.data[PEN__FRAME_HEAD_BYTES + 1]]++; /* its form */
+            node->stats.fields += !is_image;
             node->stats.raw_bytes += len;
             node->stats.parcel_bytes += n;
         }
@@ -284,10 +322,10 @@ static int64_t make_block(worker *w, pen__exchange *x, pen__bytes *out, char eta
                           pen_error *err)
 {
     if (x->route.kind == PEN__ROUTE_MANIFEST)
-        return pen__manifest_write(w->node, x->served, x->page, x->headers, x->as_zstd,
-                                   &w->at->is_cancelled, &w->file, out, err);
+        return pen__manifest_write(w->node, x->served, &x->page, &w->at->is_cancelled, &w->file,
+                                   out, err);
     char digest[PEN__DIGEST_TEXT];
-    const int64_t len = pen__served_read(w->node, x->served, x->route.id, out, err);
+    const int64_t len = pen__served_read(w->node, x->served, x->route.id, x->route.field, out, err);
     if (len < 0)
         return len;
     pen__digest(out->data, (size_t)len, digest);
@@ -358,6 +396,7 @@ void pen__work_run(void *ctx, int index)
         }
     pthread_mutex_unlock(&node->lock);
     pen__packer_free(w.packer);
+    pen__bytes_coder_free(w.coder);
     pen__bytes_fini(&w.file);
     pen__bytes_fini(&w.frame);
     pen__bytes_fini(&w.marks);

@@ -23,6 +23,8 @@ static void paths_lead_where_they_say(void **state)
         {"/v1/data/a/samples", PEN__ROUTE_SAMPLES, "a", 0},
         {"/v1/data/a/samples/0", PEN__ROUTE_SAMPLE, "a", 0},
         {"/v1/data/a/samples/9223372036854775807", PEN__ROUTE_SAMPLE, "a", INT64_MAX},
+        {"/v1/data/a/samples/12/cls", PEN__ROUTE_SAMPLE, "a", 12},
+        {"/v1/data/a/samples/0/txt", PEN__ROUTE_SAMPLE, "a", 0},
         {"/v1/pipelines/" HASH, PEN__ROUTE_PIPELINE, "", 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -31,6 +33,11 @@ static void paths_lead_where_they_say(void **state)
         assert_string_equal(route.name, cases[i].name);
         assert_int_equal(route.id, cases[i].id);
     }
+    pen__route route;
+    pen__route_parse("/v1/data/a/samples/7", &route);
+    assert_int_equal(route.field, PEN_FIELD_IMAGE);
+    pen__route_parse("/v1/data/a/samples/7/json", &route);
+    assert_int_equal(route.field, PEN_FIELD_JSON);
 }
 
 static void other_paths_lead_nowhere(void **state)
@@ -62,6 +69,13 @@ static void other_paths_lead_nowhere(void **state)
         "/v1/data/a/samples/9223372036854775808",
         "/v1/data/a/samples/99999999999999999999999",
         "/v1/data/a/samples/1/2",
+        "/v1/data/a/samples/1/",
+        "/v1/data/a/samples/1/image",
+        "/v1/data/a/samples/1/JSON",
+        "/v1/data/a/samples/1/json/",
+        "/v1/data/a/samples/1/jso",
+        "/v1/data/a/samples//json",
+        "/v1/data/a/samples/json",
         "/v1/data/a/manifest/",
         "/v1/data/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
         "/v1/pipelines/",
@@ -192,6 +206,18 @@ static void an_order_is_taken_apart(void **state)
     assert_int_equal(order.items[0].occurrence, 65535);
     assert_int_equal(order.items[0].max_cut, 3);
     assert_int_equal(order.items[0].forms, 15);
+    assert_int_equal(order.items[0].field, PEN_FIELD_IMAGE);
+    assert_int_equal(parse("{\"pipeline\":null,\"seed\":\"0\",\"items\":[[9,\"json\",113],"
+                           "[8,\"cls\",0],[1099511627775,\"txt\",4294967295],[1,2,3,4,5]]}",
+                           NULL),
+                     0);
+    assert_int_equal(order.items[0].field, PEN_FIELD_JSON);
+    assert_int_equal(order.items[0].id, 9);
+    assert_int_equal(order.items[0].forms, 113);
+    assert_int_equal(order.items[0].max_cut, 0);
+    assert_int_equal(order.items[1].field, PEN_FIELD_CLS);
+    assert_int_equal(order.items[2].field, PEN_FIELD_TXT);
+    assert_int_equal(order.items[3].field, PEN_FIELD_IMAGE);
     assert_int_equal(parse("{\"pipeline\":null,\"seed\":\"0\",\"items\":[[1,2,3,4,5]]}", NULL), 0);
     assert_string_equal(order.pipeline, "");
     assert_true(order.job == 0);
@@ -242,6 +268,17 @@ static void what_is_no_order_is_refused(void **state)
         {ORDER("[[1,2,3,4,4294967296]]"), "item 0"},
         {ORDER("[[\"1\",2,3,4,5]]"), "item 0"},
         {ORDER("[[99999999999999999999,2,3,4,5]]"), "no JSON"},
+        {ORDER("[[1,\"json\"]]"), "item 0"},
+        {ORDER("[[1,\"json\",1,1]]"), "item 0"},
+        {ORDER("[[1,\"jso\",1]]"), "item 0"},
+        {ORDER("[[1,\"JSON\",1]]"), "item 0"},
+        {ORDER("[[1,\"image\",1]]"), "item 0"},
+        {ORDER("[[1,\"\",1]]"), "item 0"},
+        {ORDER("[[1,3,1]]"), "item 0"},
+        {ORDER("[[-1,\"json\",1]]"), "item 0"},
+        {ORDER("[[1,\"json\",-1]]"), "item 0"},
+        {ORDER("[[1,\"json\",4294967296]]"), "item 0"},
+        {ORDER("[[\"json\",1,1]]"), "item 0"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         pen_error err;

@@ -20,6 +20,7 @@ static void try_path(const char *text)
     if (pen__route_parse(text, &route) == PEN__ROUTE_NONE)
         return;
     demand(route.kind < PEN__ROUTE_COUNT && route.id >= 0);
+    demand(pen_field_name(route.field) != NULL);
     demand(!*route.name || (pen__node_name_is_valid(route.name) && !strchr(route.name, '/')));
     demand(!*route.hash || pen__hash_is_valid(route.hash));
 }
@@ -52,9 +53,10 @@ static void try_body(const char *text, size_t len)
         return;
     demand(order.n_items >= 1 && order.n_items <= PEN__NODE_MAX_ITEMS);
     for (int i = 0; i < order.n_items; i++)
-        demand(order.items[i].id >= 0 && order.items[i].epoch >= 0 &&
-               order.items[i].epoch <= UINT32_MAX && order.items[i].occurrence >= 0 &&
-               order.items[i].occurrence <= UINT16_MAX && order.items[i].max_cut >= 0);
+        demand(pen_field_name(order.items[i].field) && order.items[i].id >= 0 &&
+               order.items[i].epoch >= 0 && order.items[i].epoch <= UINT32_MAX &&
+               order.items[i].occurrence >= 0 && order.items[i].occurrence <= UINT16_MAX &&
+               order.items[i].max_cut >= 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

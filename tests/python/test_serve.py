@@ -125,6 +125,10 @@ def test_frames_come_for_all_items_and_errors_in_their_own(node: Node, folder: P
     sample, status, text = frames[len(files)]
     assert (sample, status) == (10**6, -2)
     assert b"no sample" in text
+    body = node.ask("POST", "/v1/data/data/samples", order([[3, "json", 1], [99, "json", 1]]))[2]
+    frames = frames_of(body)
+    assert [frames[index][:2] for index in (0, 1)] == [(3, -13), (99, -2)]
+    assert frames[0][2].endswith(b"has no such field: json")
 
 
 def test_pipelines_are_put_by_their_hash(node: Node) -> None:
@@ -188,11 +192,11 @@ def test_an_index_of_jpeg_files_is_left_to_the_next_process(
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="no curl")
-def test_the_examples_of_the_protocol_work(folder: Path, tmp_path: Path) -> None:
+def test_the_examples_of_the_protocol_work(folder: Path, shard: Path, tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     examples = re.findall(r"^    \$ (curl .*)$", text, re.MULTILINE)
-    assert len(examples) >= 8
-    with serving("--name", "photos", folder) as node:
+    assert len(examples) >= 10
+    with serving("--name", "photos", folder, "--name", "captions", shard) as node:
         for example in examples:
             call = example.replace("http://127.0.0.1:7470", node.url).replace(
                 "curl ", "curl -f ", 1
@@ -208,6 +212,8 @@ def test_the_examples_of_the_protocol_work(folder: Path, tmp_path: Path) -> None
                 assert run.stdout == b" ff d8 ff e0\n"
             if example.endswith("head -c 4"):
                 assert run.stdout == b"PENF"
+            if example.endswith("/json"):
+                assert run.stdout == b'{"number": 0}'
     assert (tmp_path / "first.jpg").read_bytes() == (folder / "ant" / "0000.jpg").read_bytes()
 
 
@@ -221,6 +227,14 @@ def test_the_examples_of_the_protocol_work(folder: Path, tmp_path: Path) -> None
         ("GET", "/v1/", None, 404),
         ("GET", "/v1/data/none", None, 404),
         ("GET", "/v1/data/data/samples/23", None, 404),
+        ("GET", "/v1/data/data/samples/23/json", None, 404),
+        ("GET", "/v1/data/data/samples/0/json", None, 404),
+        ("GET", "/v1/data/data/samples/0/image", None, 404),
+        ("GET", "/v1/data/data/samples/0/..%2f..%2fjson", None, 404),
+        ("PUT", "/v1/data/data/samples/0/json", b"{}", 405),
+        ("GET", "/v1/data/data/manifest?fields=2", None, 400),
+        ("POST", "/v1/data/data/samples", order([[0, "mask", 1]]), 400),
+        ("POST", "/v1/data/data/samples", order([[0, "json", 1]] * 257), 413),
         ("GET", "/v1/data/data/samples/-1", None, 404),
         ("GET", "/v1/data/data/samples/99999999999999999999", None, 404),
         ("GET", "/v1/data/data/manifest?page=x", None, 400),
