@@ -48,8 +48,8 @@
  *
  * Remote
  *   penstock://HOST[:PORT]/NAME: a dataset that `penstock serve` offers, penstocks:// with TLS.
- *   Ids, keys, labels, classes and identity are those it has there; other fields than the
- *   image stay there.  HOST,HOST: replicas, which hold the same and stand in for each other.
+ *   Ids, keys, labels, classes, fields and identity are those it has there.
+ *   HOST,HOST: replicas, which hold the same and stand in for each other.
  *   HOST+HOST: shards, which hold other samples each; ids count on from one to the next, and
  *   where all have class names, labels are places in their sorted union.
  *   $PENSTOCK_TOKEN or $PENSTOCK_TOKEN_FILE: the token.  $PENSTOCK_CA_FILE: certificates to trust

@@ -1,4 +1,4 @@
-/* remote_call.h - one sample that somebody waits for.
+/* remote_call.h - one sample, or a field of one, that somebody waits for.
  *
  * A call lives on its caller's stack.  From the moment it is handed to the courier until that says
  * it is done, the courier's thread alone touches it and what it points to; it leaves only when the
@@ -19,14 +19,16 @@ enum { PEN__CALL_REFUSALS = 400 };
 typedef struct pen__call {
     /* what is wanted */
     int shard;
-    uint32_t id; /* within the shard */
+    uint32_t id;     /* within the shard */
+    pen_field field; /* beside the image: then there is no pipeline, and the choice is of forms */
     const pen_pipeline *pipe;
     pen_key key;
     pen__choice choice;
     size_t raw_len;
     uint8_t *dst;
     size_t cap;
-    uint8_t *head; /* not NULL: the parcel's head goes here, and only the file to dst */
+    uint8_t *head; /* not NULL: the parcel's head goes here, and only its payload to dst; a field's
+                      always does (engine/field_parcel.h) */
     const atomic_bool *cancel;
     int (*waiting)(void *ctx); /* or NULL; asked now and then in the caller's thread: go on? */
     void *waiting_ctx;

@@ -130,33 +130,66 @@ static bool wait_for(pen__courier *c, pen__call *call)
     return goes_on;
 }
 
-int64_t pen__courier_bring(pen__courier *c, pen__call *call, pen_error *err)
+static void leave_out(pen__call *calls, int n)
+{
+    for (int i = 0; i < n; i++) {
+        calls[i].waiting = NULL; /* this caller's own */
+        atomic_store_explicit(&calls[i].is_unwanted, true, memory_order_relaxed);
+    }
+}
+
+/* With the lock held: hand them over, and wait until the thread lets all of them go.  When one has
+ * failed, nobody wants those behind it any more.  False: the caller is to leave. */
+static bool hand_over(pen__courier *c, pen__call *calls, int n)
+{
+    const bool is_first = !c->incoming.first;
+    bool goes_on = true, is_well = true;
+    for (int i = 0; i < n; i++)
+        pen__calls_put(&c->incoming, &calls[i], NULL);
+    if (is_first)
+        curl_multi_wakeup(c->multi);
+    for (int i = 0; i < n; i++) {
+        goes_on = wait_for(c, &calls[i]) && goes_on;
+        if (is_well && (!goes_on || calls[i].result < 0)) {
+            is_well = false;
+            leave_out(calls + i + 1, n - i - 1);
+        }
+    }
+    return goes_on;
+}
+
+int pen__courier_bring_all(pen__courier *c, pen__call *calls, int n, pen_error *err)
 {
     if (c->pid != getpid())
         return pen__fail(err, PEN_EFORK, -1,
                          "this remote dataset was opened before a fork: its connections are the "
                          "parent's; open it again here");
-    call->asked_ns = pen__now_ns();
-    pthread_cond_init(&call->done, &c->monotonic);
+    const int64_t now = pen__now_ns();
+    for (int i = 0; i < n; i++) {
+        calls[i].asked_ns = now;
+        pthread_cond_init(&calls[i].done, &c->monotonic);
+    }
     pthread_mutex_lock(&c->lock);
     int rc = start(c, err);
-    bool is_wanted = true;
-    if (rc == 0) {
-        bool is_first = !c->incoming.first;
-        pen__calls_put(&c->incoming, call, NULL);
-        if (is_first)
-            curl_multi_wakeup(c->multi);
-        is_wanted = wait_for(c, call);
-    }
+    const bool goes_on = rc || hand_over(c, calls, n);
     pthread_mutex_unlock(&c->lock);
-    pthread_cond_destroy(&call->done);
-    if (rc)
-        return rc;
-    if (!is_wanted) /* though it may have come */
+    for (int i = 0; i < n; i++)
+        pthread_cond_destroy(&calls[i].done);
+    if (!goes_on) /* though they may have come */
         return pen__fail(err, PEN_ECANCELED, -1, "cancelled");
-    if (call->result < 0 && err)
-        *err = call->err;
-    return call->result;
+    for (int i = 0; i < n && rc == 0; i++)
+        if (calls[i].result < 0) {
+            rc = (int)calls[i].result;
+            if (err)
+                *err = calls[i].err;
+        }
+    return rc;
+}
+
+int64_t pen__courier_bring(pen__courier *c, pen__call *call, pen_error *err)
+{
+    const int rc = pen__courier_bring_all(c, call, 1, err);
+    return rc ? rc : call->result;
 }
 
 double pen__courier_cores(pen__courier *c, const pen_pipeline *pipe)

@@ -34,6 +34,10 @@ void pen__courier_free(pen__courier *courier);
  * no, whatever they said. */
 int64_t pen__courier_bring(pen__courier *courier, pen__call *call, pen_error *err);
 
+/* The same for many at once, which go out together; 0, or the error of the first that failed, after
+ * which others may be left out.  Each call's `result` says what came of it. */
+int pen__courier_bring_all(pen__courier *courier, pen__call *calls, int n, pen_error *err);
+
 /* Cores that servers say samples for this pipeline may use there; NaN: not known.  Any thread. */
 double pen__courier_cores(pen__courier *courier, const pen_pipeline *pipe);
 

@@ -237,7 +237,7 @@ static int ask_page(opening *o, int shard, int *server, int64_t page, pen_error 
 {
     const pen__remote_url *url = &o->route->url;
     char tail[64];
-    snprintf(tail, sizeof tail, "/manifest?page=%lld&headers=2", (long long)page);
+    snprintf(tail, sizeof tail, "/manifest?page=%lld&headers=2&fields=1", (long long)page);
     pen__http_answer answer;
     if (ask(o, *server, tail, PEN__PART_MAX_PAGE_BYTES, &answer) == 0)
         return 0;

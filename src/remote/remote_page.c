@@ -3,14 +3,21 @@
 
 #include <string.h>
 
-#include <penstock/dataset.h>
-
 #include "base/crc32c.h"
 #include "base/fail.h"
 #include "engine/headers.h"
 #include "remote/little_endian.h"
 
-enum { HEAD = 24, RECORD = 18, IMAGE_HEADER = 12, TRAILER = 4, VERSION = 1, HAS_HEADERS = 1 };
+enum {
+    HEAD = 24,
+    RECORD = 18,
+    IMAGE_HEADER = 12,
+    TRAILER = 4,
+    VERSION = 1,
+    HAS_HEADERS = 1,
+    HAS_FIELDS = 2,
+    MOST_FIELDS = 8,
+};
 
 static int corrupt(pen_error *err, size_t at, const char *what)
 {
@@ -28,35 +35,66 @@ static int check_head(const uint8_t *src, size_t len, uint64_t first, uint32_t n
         return corrupt(err, 4, "it has another version than 1");
     if (pen__le64(src + 8) != first || pen__le32(src + 16) != n)
         return corrupt(err, 8, "these are other samples than those asked for");
-    if (pen__le32(src + 20) & ~(uint32_t)HAS_HEADERS)
+    if (pen__le32(src + 20) & ~(uint32_t)(HAS_HEADERS | HAS_FIELDS))
         return corrupt(err, 20, "it has flags that nobody knows");
     return 0;
 }
 
+/* The fields of a record, at `at`; their length in bytes, or PEN_ECORRUPT. */
+static int64_t take_fields(const uint8_t *src, size_t at, size_t end, pen__page_record *record,
+                           pen_error *err)
+{
+    if (end - at < 1)
+        return corrupt(err, at, "it ends within a record");
+    const unsigned mask = src[at];
+    size_t size = 1;
+    if (mask & 1U << PEN_FIELD_IMAGE)
+        return corrupt(err, at, "an image beside the image");
+    for (int i = 1; i < MOST_FIELDS; i++) {
+        if (!(mask >> i & 1))
+            continue;
+        if (end - at < size + 4)
+            return corrupt(err, at, "it ends within a record");
+        if (i < PEN_FIELD_COUNT) {
+            record->fields |= 1U << i;
+            record->field_length[i] = pen__le32(src + at + size);
+        }
+        size += 4;
+    }
+    return (int64_t)size;
+}
+
 /* The record at `at`; its length in bytes, or PEN_ECORRUPT. */
-static int64_t take(const uint8_t *src, size_t at, size_t end, size_t header,
+static int64_t take(const uint8_t *src, size_t at, size_t end, uint32_t flags,
                     pen__page_record *record, pen_error *err)
 {
+    const size_t header = flags & HAS_HEADERS ? IMAGE_HEADER : 0;
+    *record = (pen__page_record){0};
     if (end - at < RECORD + header)
         return corrupt(err, at, "it ends within a record");
+    int64_t fields =
+        flags & HAS_FIELDS ? take_fields(src, at + RECORD + header, end, record, err) : 0;
+    if (fields < 0)
+        return fields;
     uint64_t length = pen__le64(src + at);
     int64_t label = (int64_t)pen__le64(src + at + 8);
-    size_t key_len = pen__le16(src + at + 16), size = RECORD + header + key_len;
+    size_t key_len = pen__le16(src + at + 16), key_at = RECORD + header + (size_t)fields;
+    size_t size = key_at + key_len;
     if (end - at < size)
         return corrupt(err, at, "it ends within a key");
     if (length > UINT32_MAX)
         return corrupt(err, at, "a sample of 4 GiB or more");
     if (label < -1 || label > INT32_MAX)
         return corrupt(err, at + 8, "a label that is none");
-    const char *key = (const char *)src + at + RECORD + header;
+    const char *key = (const char *)src + at + key_at;
     if (key_len == 0 || key_len >= PEN_KEY_MAX || memchr(key, '\0', key_len) ||
         key[key_len - 1] == '/')
         return corrupt(err, at + 16, "a key that is none");
-    *record = (pen__page_record){.length = (uint32_t)length,
-                                 .label = (int32_t)label,
-                                 .key = key,
-                                 .key_len = key_len,
-                                 .header = header ? src + at + RECORD : NULL};
+    record->length = (uint32_t)length;
+    record->label = (int32_t)label;
+    record->key = key;
+    record->key_len = key_len;
+    record->header = header ? src + at + RECORD : NULL;
     return (int64_t)size;
 }
 
@@ -86,11 +124,11 @@ int pen__page_parse(const uint8_t *src, size_t len, uint64_t first, uint32_t n, 
     int rc = check_head(src, len, first, n, err);
     if (rc)
         return rc;
-    size_t header = pen__le32(src + 20) & HAS_HEADERS ? IMAGE_HEADER : 0;
+    const uint32_t flags = pen__le32(src + 20);
     size_t at = HEAD, end = len - TRAILER;
     for (uint32_t i = 0; i < n; i++) {
         pen__page_record record;
-        int64_t size = take(src, at, end, header, &record, err);
+        int64_t size = take(src, at, end, flags, &record, err);
         if (size < 0)
             return (int)size;
         rc = sink(ctx, &record, err);

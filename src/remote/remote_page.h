@@ -1,8 +1,9 @@
 /* remote_page.h - a page of a remote dataset's manifest: which samples there are.
  *
- * Little endian: "PENM", u32 version, u64 first id, u32 n, u32 flags (bit 0: headers), then n
- * records: u64 length, i64 label, u16 length of the key, 12 bytes of image header if flags say so,
- * the key; and u32 CRC-32C over all before it.
+ * Little endian: "PENM", u32 version, u64 first id, u32 n, u32 flags (bit 0: headers, bit 1:
+ * fields), then n records: u64 length, i64 label, u16 length of the key, 12 bytes of image header
+ * and fields if flags say so, the key; and u32 CRC-32C over all before it.  Fields: u8 mask (1 <<
+ * pen_field), and for each of them u32 length; those that nobody knows are passed over.
  */
 #ifndef PEN_REMOTE_REMOTE_PAGE_H
 #define PEN_REMOTE_REMOTE_PAGE_H
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <penstock/error.h>
+#include <penstock/dataset.h>
 
 typedef struct pen__page_record {
     uint32_t length;
@@ -18,6 +19,8 @@ typedef struct pen__page_record {
     const char *key; /* no NUL in it nor behind it */
     size_t key_len;
     const uint8_t *header; /* 12 bytes, or NULL */
+    unsigned fields;       /* 1 << pen_field of each beside the image */
+    uint32_t field_length[PEN_FIELD_COUNT];
 } pen__page_record;
 
 /* A record's header as a number of engine/headers.h; 0: the server does not know it, or it is none

@@ -118,6 +118,10 @@ static int add_record(void *ctx, const pen__page_record *record, pen_error *err)
     part->headers = headers;
     headers[n] = record->header ? pen__page_header(record->header) : 0;
     pen__found found = {.length = record->length, .label = record->label, .block = (uint32_t)n};
+    for (int i = 1; i < PEN_FIELD_COUNT; i++)
+        if (record->fields >> i & 1)
+            found.fields[i] =
+                (pen__field_at){pen__part_field_block((pen_field)i), record->field_length[i]};
     return add_key(&part->index, record->key, record->key_len, &found, err);
 }
 
@@ -215,6 +219,11 @@ static int append(pen_dataset *ds, const pen__part *part, int shard, pen_error *
                             .label = label_in(ds, part, entry->label),
                             .shard = (uint32_t)shard,
                             .block = entry->block};
+        for (int k = 1; k < PEN_FIELD_COUNT; k++) {
+            const pen__field_at *field = pen__index_field(from, entry, (pen_field)k);
+            if (field)
+                found.fields[k] = *field;
+        }
         size_t len = pen__index_path(from, entry, pen__index_key_part(from, entry), key);
         int rc = add_key(&ds->index, key, len, &found, err);
         if (rc)

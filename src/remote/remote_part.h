@@ -15,6 +15,18 @@ enum {
     PEN__PART_MAX_DESCRIPTION = 16 << 20, /* class names are most of it */
 };
 
+/* In an index of theirs, an image's block is its id, of which there are not so many, and a further
+ * field's says which it is. */
+static inline uint32_t pen__part_field_block(pen_field field)
+{
+    return UINT32_MAX - (uint32_t)field;
+}
+
+static inline pen_field pen__part_block_field(uint32_t block)
+{
+    return block > UINT32_MAX - PEN_FIELD_COUNT ? (pen_field)(UINT32_MAX - block) : PEN_FIELD_IMAGE;
+}
+
 /* Zero-initialise. */
 typedef struct pen__part {
     int64_t count, bytes, page;

@@ -13,10 +13,17 @@ bool pen__pick_has_pipeline(const pen__call *call, const pen__server *server)
            !pen__server_refuses(server, pen_pipeline_hash(call->pipe));
 }
 
+static bool is_field(const pen__call *call)
+{
+    return call->field != PEN_FIELD_IMAGE;
+}
+
 /* May `call` travel in one request with `first`? */
 static bool fits(const pen__call *call, const pen__call *first, const pen__server *server)
 {
     bool has_pipeline = pen__pick_has_pipeline(first, server);
+    if (is_field(call) != is_field(first))
+        return false;
     if (pen__pick_has_pipeline(call, server) != has_pipeline)
         return false;
     if (!has_pipeline)
@@ -67,14 +74,16 @@ static pen__call *pick_probe(const pen__picker *p, const pen__server *server, in
 }
 
 int pen__pick_calls(const pen__picker *p, const pen__server *server, int64_t now, pen__call **out,
-                    int cap)
+                    int cap, int field_cap)
 {
     int n = 0;
     if (server->n_faults > 0) {
         out[0] = pick_probe(p, server, now);
         return out[0] != NULL;
     }
-    for (pen__call *call = p->waiting->first; call && n < cap; call = call->next) {
+    for (pen__call *call = p->waiting->first; call; call = call->next) {
+        if (n > 0 && n >= (is_field(out[0]) ? field_cap : cap))
+            break;
         if (!is_ready(p, call, server, now) || (n > 0 && !fits(call, out[0], server)))
             continue;
         if (call->n_tries >= LONELY_TRIES && n > 0)

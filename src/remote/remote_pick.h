@@ -23,10 +23,11 @@ bool pen__pick_has_pipeline(const pen__call *call, const pen__server *server);
  * n_ready: for how much. */
 pen__server *pen__pick_server(const pen__picker *picker, int shard, int64_t now_ns, int *n_ready);
 
-/* Up to `cap` calls that go there in one request, oldest first; one where the server has to show
- * that it works. */
+/* Calls that go there in one request, oldest first: up to `cap` for images or, with what is small
+ * and asked for together, up to `field_cap` for fields; one where the server has to show that it
+ * works. */
 int pen__pick_calls(const pen__picker *picker, const pen__server *server, int64_t now_ns,
-                    pen__call **out, int cap);
+                    pen__call **out, int cap, int field_cap);
 
 /* Requests that the shard's servers have room for, and with those that are under way. */
 int pen__pick_room(const pen__picker *picker, int shard, int64_t now_ns, int *n_all);

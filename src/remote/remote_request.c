@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
-#include "engine/parcel.h"
+#include "engine/field_parcel.h"
 #include "source/grow.h"
 #include "source/names.h"
 
@@ -29,6 +29,12 @@ static int wrong(pen_error *err, const char *what)
     return pen__fail(err, PEN_ECORRUPT, -1, "%s", what);
 }
 
+/* Of what comes for an item. */
+static size_t head_bytes(const pen__request *request)
+{
+    return request->is_fields ? PEN__FIELD_HEAD : PEN__PARCEL_HEAD;
+}
+
 static int begin_frame(void *ctx, const pen__frame *frame, pen_error *err)
 {
     pen__request *request = ctx;
@@ -44,9 +50,9 @@ static int begin_frame(void *ctx, const pen__frame *frame, pen_error *err)
     const pen__call *call = item->call;
     if (frame->status > 0 || (frame->status < 0 && frame->len > MAX_ERROR_TEXT))
         return wrong(err, "the answer has a frame with an impossible status");
-    if (frame->status == 0 && frame->len < PEN__PARCEL_HEAD)
+    if (frame->status == 0 && frame->len < head_bytes(request))
         return wrong(err, "the answer has a frame that is too short");
-    size_t room = call ? call->cap + (call->head ? PEN__PARCEL_HEAD : 0) : SIZE_MAX;
+    size_t room = call ? call->cap + (call->head ? head_bytes(request) : 0) : SIZE_MAX;
     if (frame->status == 0 && frame->len > room)
         return wrong(err, "the answer has a frame that is longer than the sample can be");
     return 0;
@@ -71,8 +77,8 @@ static void take_body(void *ctx, const pen__frame *frame, size_t at, const uint8
     if (frame->status != 0) { /* words: as many as an error holds */
         place((uint8_t *)call->err.text, 0, sizeof call->err.text - 1, at, bytes, n);
     } else if (call->head) {
-        place(call->head, 0, PEN__PARCEL_HEAD, at, bytes, n);
-        place(call->dst, PEN__PARCEL_HEAD, call->cap, at, bytes, n);
+        place(call->head, 0, head_bytes(request), at, bytes, n);
+        place(call->dst, head_bytes(request), call->cap, at, bytes, n);
     } else {
         place(call->dst, 0, call->cap, at, bytes, n);
     }
@@ -82,6 +88,9 @@ static void take_body(void *ctx, const pen__frame *frame, size_t at, const uint8
 static int check_parcel(const pen__call *call, size_t len, pen_error *err)
 {
     pen__parcel parcel;
+    if (call->field != PEN_FIELD_IMAGE)
+        return pen__field_check(call->head, len, call->field, call->choice.forms, call->raw_len,
+                                err);
     int rc = pen__parcel_read(&parcel, call->head ? call->head : call->dst, len, err);
     if (rc)
         return rc;
@@ -200,6 +209,7 @@ static int begin(pen__request *request, const pen__target *target, pen__server *
     request->server = server;
     request->kind = kind;
     request->n_items = request->n_open = 0;
+    request->is_fields = false;
     request->pipeline[0] = '\0';
     request->status = 0;
     request->cores = NAN;
@@ -287,10 +297,14 @@ static void write_items(pen__text *body, pen__call *const *calls, int n, bool ha
                   (unsigned long long)first->key.seed, (unsigned long long)job, hash);
     for (int i = 0; i < n; i++) {
         const pen__call *call = calls[i];
-        pen__text_add(body, "%s[%u,%lld,%d,%d,%u]", i ? "," : "", call->id,
-                      (long long)call->key.epoch, call->key.occurrence,
-                      has_pipeline ? call->choice.max_cut : 0,
-                      has_pipeline ? call->choice.forms : 1U << PEN__FORM_RAW);
+        pen__text_add(body, "%s", i ? "," : "");
+        if (call->field != PEN_FIELD_IMAGE)
+            pen__text_add(body, "[%u,\"%s\",%u]", call->id, pen_field_name(call->field),
+                          call->choice.forms);
+        else
+            pen__text_add(body, "[%u,%lld,%d,%d,%u]", call->id, (long long)call->key.epoch,
+                          call->key.occurrence, has_pipeline ? call->choice.max_cut : 0,
+                          has_pipeline ? call->choice.forms : 1U << PEN__FORM_RAW);
     }
     pen__text_add(body, "]}");
 }
@@ -313,6 +327,7 @@ int pen__request_samples(pen__request *request, const pen__target *target, pen__
     for (int i = 0; i < n; i++)
         request->items[i] = (pen__item){.call = calls[i], .id = calls[i]->id};
     request->n_items = request->n_open = n;
+    request->is_fields = calls[0]->field != PEN_FIELD_IMAGE;
     return 0;
 }
 

@@ -13,7 +13,12 @@
 #include "remote/remote_server.h"
 #include "remote/remote_told.h"
 
-enum { PEN__REQUEST_ITEMS = 64, PEN__REQUEST_URL = PEN__REMOTE_LABEL + PEN__REMOTE_NAME + 64 };
+/* A request asks for up to 64 images, which are large, or for up to 256 fields. */
+enum {
+    PEN__REQUEST_IMAGES = 64,
+    PEN__REQUEST_ITEMS = 256,
+    PEN__REQUEST_URL = PEN__REMOTE_LABEL + PEN__REMOTE_NAME + 64,
+};
 
 typedef enum pen__request_kind {
     PEN__REQUEST_CHECK,   /* what do you hold? */
@@ -54,6 +59,7 @@ typedef struct pen__request {
     uint64_t job;                    /* of the samples */
     double cores;                    /* that the server says it may use; NaN: it did not say */
     char pipeline[PEN__DIGEST_TEXT]; /* hash of the one it is about; "": none */
+    bool is_fields;                  /* its items are, all of them */
     int n_items, n_open;             /* open: without an answer */
     pen__item items[PEN__REQUEST_ITEMS];
     int64_t began_ns, moved_ns; /* moved: when a byte came last */
@@ -84,8 +90,9 @@ typedef struct pen__target {
 int pen__request_check(pen__request *request, const pen__target *target, pen__server *server,
                        size_t max_bytes);
 int pen__request_put(pen__request *request, const pen__target *target, pen__server *server);
-/* The calls, 1 to PEN__REQUEST_ITEMS, must agree in whether they have a pipeline and, if so, in
- * pipeline and seed.  hash: of the dataset.  On success they are the request's. */
+/* The calls, 1 to PEN__REQUEST_ITEMS, must agree in whether they are fields and whether they have a
+ * pipeline and, if so, in pipeline and seed.  hash: of the dataset.  On success they are the
+ * request's. */
 int pen__request_samples(pen__request *request, const pen__target *target, pen__server *server,
                          pen__call *const *calls, int n, bool has_pipeline, const char *hash);
 

@@ -8,7 +8,7 @@
  * How many samples a request gets: what is waiting, shared out over the requests that servers have
  * room for, but not less than an equal share of all that is wanted as long as something is under
  * way.  So with little to do samples go out at once, and with much to do calls gather, requests
- * grow, and all connections have something to bring.
+ * grow, and all connections have something to bring.  Fields are small: all that wait go in one.
  *
  * Faults.  Of a server (no connection, a stall, far fewer bytes than others bring, 5xx, a broken
  * stream): it is put aside (remote_server.h), its unanswered samples go back to the head of the
@@ -239,7 +239,8 @@ static void on_did(pen__courier *c, pen__request *request, int64_t now)
         break;
     case PEN__REQUEST_SAMPLES:
         note_cores(c, request);
-        server->pace = pen__request_pace(request, now);
+        if (!request->is_fields) /* those are too small to tell */
+            server->pace = pen__request_pace(request, now);
         if (is_slow(c, request, now))
             put_slow_aside(c, request, now);
         else
@@ -276,7 +277,8 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code)
         break;
     case PEN__OUTCOME_REFUSED:
         refuse_all(c, request, cause);
-        put_aside(c, request, -1, cause);
+        if (!request->is_fields) /* an older server knows of none, and does its other work */
+            put_aside(c, request, -1, cause);
         break;
     case PEN__OUTCOME_FAILED:
         put_aside(c, request, again_ns, cause);
@@ -353,7 +355,8 @@ static int send_samples(pen__courier *c, pen__request *request, pen__server *ser
     pen__call *calls[PEN__REQUEST_ITEMS] = {NULL};
     int share = (n_ready + n_room - 1) / n_room;
     int n = pen__pick_calls(&c->picker, server, now, calls,
-                            share < PEN__REQUEST_ITEMS ? share : PEN__REQUEST_ITEMS);
+                            share < PEN__REQUEST_IMAGES ? share : PEN__REQUEST_IMAGES,
+                            PEN__REQUEST_ITEMS);
     int rc = pen__request_samples(request, &c->target, server, calls, n,
                                   pen__pick_has_pipeline(calls[0], server),
                                   c->shards[server->shard].hash);

@@ -37,12 +37,12 @@ static void make_page(wire *page, uint32_t flags)
     end_page(page);
 }
 
-static void pages_come_with_and_without_headers(void **state)
+static void pages_come_with_and_without_headers_and_fields(void **state)
 {
     (void)state;
     static wire page;
     int n;
-    for (uint32_t flags = 0; flags < 2; flags++) {
+    for (uint32_t flags = 0; flags < 4; flags++) {
         make_page(&page, flags);
         assert_int_equal(parse(&page, page.n, 3, &n), 0);
         assert_int_equal(n, 3);
@@ -54,9 +54,11 @@ static void a_page_cut_at_any_byte_is_an_error(void **state)
     (void)state;
     static wire page;
     int n;
-    make_page(&page, 1);
-    for (size_t len = 0; len < page.n; len++)
-        assert_int_equal(parse(&page, len, 3, &n), PEN_ECORRUPT);
+    for (uint32_t flags = 0; flags < 4; flags++) {
+        make_page(&page, flags);
+        for (size_t len = 0; len < page.n; len++)
+            assert_int_equal(parse(&page, len, 3, &n), PEN_ECORRUPT);
+    }
 }
 
 static void any_flipped_bit_is_an_error(void **state)
@@ -64,7 +66,7 @@ static void any_flipped_bit_is_an_error(void **state)
     (void)state;
     static wire page;
     int n;
-    make_page(&page, 0);
+    make_page(&page, 3);
     for (size_t bit = 0; bit < page.n * 8; bit++) {
         page.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_int_equal(parse(&page, page.n, 3, &n), PEN_ECORRUPT);
@@ -95,7 +97,7 @@ static void sealed_nonsense_is_an_error(void **state)
     int n;
     for (size_t i = 0; i < COUNT(bad); i++) {
         begin_page(&page, 0, 1, 0);
-        put_record(&page, bad[i].length, bad[i].label, bad[i].key, bad[i].key_len, false);
+        put_record(&page, bad[i].length, bad[i].label, bad[i].key, bad[i].key_len, 0);
         end_page(&page);
         assert_int_equal(parse(&page, page.n, 1, &n), PEN_ECORRUPT);
         assert_int_equal(n, 0);
@@ -104,18 +106,39 @@ static void sealed_nonsense_is_an_error(void **state)
     assert_int_equal(parse(&page, page.n, 2, &n), PEN_ECORRUPT); /* others than those asked for */
     assert_int_equal(parse(&page, page.n, 4, &n), PEN_ECORRUPT);
     begin_page(&page, 7, 1, 0);
-    put_record(&page, 1, 0, "a", 1, false);
+    put_record(&page, 1, 0, "a", 1, 0);
     end_page(&page);
     assert_int_equal(parse(&page, page.n, 1, &n), PEN_ECORRUPT);
-    begin_page(&page, 0, 1, 2); /* a flag of tomorrow */
-    put_record(&page, 1, 0, "a", 1, false);
+    begin_page(&page, 0, 1, 4); /* a flag of tomorrow */
+    put_record(&page, 1, 0, "a", 1, 0);
     end_page(&page);
     assert_int_equal(parse(&page, page.n, 1, &n), PEN_ECORRUPT);
     begin_page(&page, 0, 1, 0);
-    put_record(&page, 1, 0, "a", 1, false);
+    put_record(&page, 1, 0, "a", 1, 0);
     put_number(&page, 0, 1); /* a byte too many */
     end_page(&page);
     assert_int_equal(parse(&page, page.n, 1, &n), PEN_ECORRUPT);
+}
+
+/* A page that ends anywhere, under a checksum that is right. */
+static void a_sealed_page_that_ends_too_soon_is_an_error(void **state)
+{
+    (void)state;
+    static wire page;
+    int n;
+    for (uint32_t flags = 0; flags < 4; flags++) {
+        make_page(&page, flags);
+        for (size_t len = page.n - 5; len >= 24; len--) {
+            page.n = len;
+            end_page(&page);
+            assert_int_equal(parse(&page, page.n, 3, &n), PEN_ECORRUPT);
+        }
+    }
+    make_page(&page, 2);
+    page.bytes[24 + 18] |= 1; /* an image beside the image */
+    page.n -= 4;
+    end_page(&page);
+    assert_int_equal(parse(&page, page.n, 3, &n), PEN_ECORRUPT);
 }
 
 /* ---- parts ---- */
@@ -128,7 +151,7 @@ static void page_of(const pen_dataset *ds, wire *page, uint64_t first, uint32_t 
     for (uint64_t id = first; id < first + n; id++) {
         int64_t len = pen_dataset_key(ds, (int64_t)id, key, sizeof key);
         put_record(page, (uint64_t)pen_dataset_length(ds, (int64_t)id),
-                   pen_dataset_label(ds, (int64_t)id), key, (size_t)len, false);
+                   pen_dataset_label(ds, (int64_t)id), key, (size_t)len, 0);
     }
     end_page(page);
 }
@@ -269,6 +292,37 @@ static void headers_of_images_are_kept_where_they_could_be(void **state)
     pen__part_fini(&part);
 }
 
+static void fields_are_kept_as_far_as_they_are_known(void **state)
+{
+    (void)state;
+    static wire page;
+    for (uint32_t flags = 0; flags < 4; flags++) {
+        pen__part parts[2] = {{.count = 3, .page = 3}, {.count = 3, .page = 3}};
+        pen_dataset joined = {0};
+        make_page(&page, flags);
+        for (int i = 0; i < 2; i++)
+            assert_int_equal(pen__part_add_page(&parts[i], page.bytes, page.n, NULL), 0);
+        assert_int_equal(pen__parts_join(&joined, parts, 2, NULL), 0);
+        for (size_t i = 0; i < 6; i++) {
+            const pen__entry *entry = &joined.index.entries[i];
+            const pen__field_at *json = pen__index_field(&joined.index, entry, PEN_FIELD_JSON),
+                                *txt = pen__index_field(&joined.index, entry, PEN_FIELD_TXT);
+            assert_null(pen__index_field(&joined.index, entry, PEN_FIELD_CLS));
+            assert_int_equal(json != NULL, flags >> 1);
+            assert_int_equal(txt != NULL, flags >> 1);
+            if (!json)
+                continue;
+            assert_int_equal(json->length, 7);
+            assert_int_equal(txt->length, 0);
+            assert_int_equal(pen__part_block_field(json->block), PEN_FIELD_JSON);
+            assert_int_equal(pen__part_block_field(txt->block), PEN_FIELD_TXT);
+        }
+        pen__index_fini(&joined.index);
+        pen__intern_fini(&joined.classes);
+        pen__free(joined.headers);
+    }
+}
+
 static void odd_descriptions_are_errors(void **state)
 {
     (void)state;
@@ -327,11 +381,13 @@ static void failing_allocations_leave_nothing_behind(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_come_with_and_without_headers),
+        cmocka_unit_test(pages_come_with_and_without_headers_and_fields),
         cmocka_unit_test(headers_of_images_are_kept_where_they_could_be),
         cmocka_unit_test(a_page_cut_at_any_byte_is_an_error),
         cmocka_unit_test(any_flipped_bit_is_an_error),
         cmocka_unit_test(sealed_nonsense_is_an_error),
+        cmocka_unit_test(a_sealed_page_that_ends_too_soon_is_an_error),
+        cmocka_unit_test(fields_are_kept_as_far_as_they_are_known),
         cmocka_unit_test_setup_teardown(a_part_has_the_identity_of_what_is_served, tree_setup,
                                         tree_teardown),
         cmocka_unit_test_setup_teardown(parts_are_joined_with_the_union_of_their_classes,

@@ -35,10 +35,25 @@ static void the_oldest_go_together(void **state)
     assert_int_equal(pen__pick_room(&picker, 0, 0, &n_all), 2 * CAP);
     calls[1].not_before_ns = 10;
     calls[2].n_tries = 3; /* it travels alone */
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 3), 3);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 3, 3), 3);
     assert_true(out[0] == &calls[0] && out[1] == &calls[3] && out[2] == &calls[4]);
     calls[0].shard = 1;
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 3), 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 3, 3), 1);
+    assert_ptr_equal(out[0], &calls[2]);
+}
+
+static void fields_travel_with_fields_and_in_one(void **state)
+{
+    (void)state;
+    pen__call *out[N_CALLS];
+    for (int i = 2; i < N_CALLS; i++)
+        calls[i].field = i % 2 ? PEN_FIELD_TXT : PEN_FIELD_JSON;
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS, N_CALLS), 2);
+    assert_true(out[0] == &calls[0] && out[1] == &calls[1]);
+    pen__calls_take(&waiting, &calls[0]);
+    pen__calls_take(&waiting, &calls[1]);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 1, N_CALLS), 4);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, 1, 3), 3);
     assert_ptr_equal(out[0], &calls[2]);
 }
 
@@ -54,9 +69,9 @@ static void nobody_is_asked_for_what_he_refused(void **state)
     calls[5].refused_by = 2;
     assert_ptr_equal(pen__pick_server(&picker, 0, 0, &n_ready), &servers[0]);
     assert_int_equal(n_ready, 1);
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS, N_CALLS), 1);
     assert_ptr_equal(out[0], &calls[5]);
-    assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS), 5);
+    assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS, N_CALLS), 5);
     for (int i = 0; i < N_CALLS; i++)
         calls[i].refused_by = 3;
     assert_null(pen__pick_server(&picker, 0, 0, &n_ready));
@@ -68,10 +83,10 @@ static void who_failed_gets_one_sample_that_has_time(void **state)
     pen__call *out[N_CALLS];
     servers[0].n_faults = 1;
     calls[5].n_tries = 1;
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS, N_CALLS), 1);
     assert_ptr_equal(out[0], &calls[4]);
     calls[4].refused_by = 1;
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS, N_CALLS), 1);
     assert_ptr_equal(out[0], &calls[3]);
 }
 
@@ -87,17 +102,19 @@ static void who_was_asked_too_often_again_gets_what_is_new(void **state)
         calls[i].n_tries = i != 2;
     assert_ptr_equal(pen__pick_server(&picker, 0, 0, &n_ready), &servers[0]);
     assert_int_equal(n_ready, 1);
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS), 1);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 0, out, N_CALLS, N_CALLS), 1);
     assert_ptr_equal(out[0], &calls[2]);
-    assert_int_equal(pen__pick_calls(&picker, &servers[0], 1000000000, out, N_CALLS), N_CALLS);
+    assert_int_equal(pen__pick_calls(&picker, &servers[0], 1000000000, out, N_CALLS, N_CALLS),
+                     N_CALLS);
     servers[1].shard = 0; /* another one has a budget of its own */
-    assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS), N_CALLS);
+    assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS, N_CALLS), N_CALLS);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_oldest_go_together, set_up),
+        cmocka_unit_test_setup(fields_travel_with_fields_and_in_one, set_up),
         cmocka_unit_test_setup(nobody_is_asked_for_what_he_refused, set_up),
         cmocka_unit_test_setup(who_failed_gets_one_sample_that_has_time, set_up),
         cmocka_unit_test_setup(who_was_asked_too_often_again_gets_what_is_new, set_up),

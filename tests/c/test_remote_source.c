@@ -73,7 +73,7 @@ static enum MHD_Result send_page(struct MHD_Connection *connection)
     for (int64_t id = first; id < first + n; id++) {
         int64_t len = pen_dataset_key(node.ds, id, key, sizeof key);
         put_record(page, (uint64_t)pen_dataset_length(node.ds, id), pen_dataset_label(node.ds, id),
-                   key, (size_t)len, false);
+                   key, (size_t)len, 0);
     }
     end_page(page);
     enum MHD_Result result = reply(connection, 200, page->bytes, page->n);

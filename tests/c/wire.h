@@ -41,14 +41,18 @@ static inline void begin_page(wire *w, uint64_t first, uint32_t n, uint32_t flag
     put_number(w, flags, 4);
 }
 
+/* flags, as of the page: 1: a header; 2: fields, json of 7 bytes, txt of none and one that nobody
+ * knows. */
 static inline void put_record(wire *w, uint64_t length, int64_t label, const char *key,
-                              size_t key_len, bool has_header)
+                              size_t key_len, uint32_t flags)
 {
     put_number(w, length, 8);
     put_number(w, (uint64_t)label, 8);
     put_number(w, key_len, 2);
-    if (has_header)
+    if (flags & 1)
         put_chars(w, "\1\3\10\1\0\2\2\0\x10\0\x20\0", 12);
+    if (flags & 2)
+        put_chars(w, "\x4C\7\0\0\0\0\0\0\0\1\2\3\4", 13);
     put_chars(w, key, key_len);
 }
 

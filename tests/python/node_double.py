@@ -1,6 +1,6 @@
 """A storage node that is not ours: the protocol of docs/protocol.md on Python's http.server.
 
-It serves stored files only, and it can be told to misbehave in every way a network or a broken
+It serves stored files and fields as they are, and it can be told to misbehave in every way a network or a broken
 server might.  In a test it is an object with threads; as a program it can be killed and paused:
 
     python node_double.py PORT NAME=PATH...
@@ -41,6 +41,15 @@ def raw_parcel(data: bytes) -> bytes:
     return struct.pack("<4BI4iQ8B2i", 1, 0, 0, 0, len(data), *[0] * 4, len(data), *[0] * 10) + data
 
 
+FIELDS = ("image", "cls", "json", "txt")
+
+
+def raw_field(name: str, data: bytes, form: int = 0, length: int | None = None) -> bytes:
+    """A field's head, and its bytes or what is given for them."""
+    length = len(data) if length is None else length
+    return struct.pack("<4BI", 1, form, FIELDS.index(name), 0, length) + data
+
+
 def frame(index: int, sample: int, status: int, body: bytes, crc: int | None = None) -> bytes:
     crc = crc32c(body) if crc is None else crc
     head = struct.pack("<4sIQiIII", b"PENF", index, sample, status, len(body), crc, 1000)
@@ -61,16 +70,29 @@ class Shelf:
             "kind": ds.kind, "classes": ds.classes, "page": PAGE, "unknown": None,
         }  # fmt: skip
 
-    def page(self, number: int) -> bytes:
+    def fields(self, sample: int) -> bytes:
+        """Which a sample has, and how long they are."""
+        found = {i: self.dataset.field(sample, FIELDS[i]) for i in range(1, len(FIELDS))}
+        there = {i: len(data) for i, data in found.items() if data is not None}
+        mask = sum(1 << i for i in there)
+        return struct.pack(f"<B{len(there)}I", mask, *there.values())
+
+    def page(self, number: int, has_fields: bool = False) -> bytes:
         ids = range(number * PAGE, min((number + 1) * PAGE, len(self.dataset)))
-        text = struct.pack("<4sIQII", b"PENM", 1, number * PAGE, len(ids), 0)
+        text = struct.pack("<4sIQII", b"PENM", 1, number * PAGE, len(ids), 2 * has_fields)
         for sample in ids:
             key = self.dataset.key(sample).encode()
             length = len(self.dataset.read(sample))
-            text += struct.pack("<QqH", length, self.dataset.label(sample), len(key)) + key
+            text += struct.pack("<QqH", length, self.dataset.label(sample), len(key))
+            text += (self.fields(sample) if has_fields else b"") + key
         return text + struct.pack("<I", crc32c(text))
 
-    def frame(self, index: int, sample: int) -> bytes:
+    def frame(self, index: int, sample: int, name: Any = None) -> bytes:
+        if isinstance(name, str):
+            data = self.dataset.field(sample, name)
+            if data is None:
+                return frame(index, sample, -13, b"has no such field")
+            return frame(index, sample, 0, raw_field(name, data))
         if not 0 <= sample < len(self.dataset):
             return frame(index, sample, -2, b"no such sample")
         if sample not in self.parcels:
@@ -124,7 +146,9 @@ class Handler(BaseHTTPRequestHandler):
         elif len(parts) == 3:
             self.reply(200, json.dumps(shelf.describe(parts[2]) | self.node.lies).encode())
         else:
-            page = self.node.spoil_page(shelf.page(int(parse_qs(query)["page"][0])))
+            asked = parse_qs(query)
+            has_fields = self.node.knows_fields and asked.get("fields") == ["1"]
+            page = self.node.spoil_page(shelf.page(int(asked["page"][0]), has_fields))
             if "gzip" in self.headers.get("Accept-Encoding", ""):
                 self.reply(200, gzip.compress(page), Content_Encoding="gzip")
             else:
@@ -152,10 +176,12 @@ class Handler(BaseHTTPRequestHandler):
             self.refuse(404, "no such pipeline")
         elif order["hash"] != shelf.dataset.hash:
             self.refuse(409, "the dataset is another one")
+        elif not self.node.knows_fields and any(len(item) != 5 for item in order["items"]):
+            self.refuse(400, "item 0 is not [id, epoch, occurrence, max_cut, forms]")
         else:
             self.node.n_posts += 1
             self.node.orders.append(order)
-            frames = [shelf.frame(i, item[0]) for i, item in enumerate(order["items"])]
+            frames = [shelf.frame(i, *item[:2]) for i, item in enumerate(order["items"])]
             self.node.misbehave(self, frames)
 
     # ---- what may be done with frames ----
@@ -357,6 +383,7 @@ class Node:
         self.spoil_page: Callable[[bytes], bytes] = lambda page: page
         self.lies: dict[str, Any] = {}
         self.refuses_pipelines = False
+        self.knows_fields = True  # as nodes did not at first
         self.pipelines: set[str] = set()
         self.seen: list[tuple[str, str]] = []
         self.orders: list[dict[str, Any]] = []
