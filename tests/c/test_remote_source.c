@@ -467,8 +467,9 @@ static void opening_waits_for_a_server_that_starts(void **state)
     pthread_t thread;
     int port = node.port;
     MHD_stop_daemon(node.daemon);
+    const char *where = address(); /* the thread will write the port again */
     assert_int_equal(pthread_create(&thread, NULL, start_later, &port), 0);
-    pen_dataset *ds = open_ok(address(), NULL);
+    pen_dataset *ds = open_ok(where, NULL);
     pthread_join(thread, NULL);
     read_is_right(ds, 1);
     pen_dataset_unref(ds);
