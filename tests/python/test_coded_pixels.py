@@ -118,7 +118,7 @@ def decode(code: bytes, width: int, height: int, channels: int) -> tuple[bytes, 
 
 
 def parcels(node: Node, count: int, form: int, line) -> list[bytes]:
-    items = [[number, 3, 0, 2, 1 << form | 1 << 16] for number in range(count)]
+    items = [[number, 3, 0, 2, 1 << form] for number in range(count)]
     status, _, body = node.ask("POST", "/v1/data/data/samples", order(items, line.hash))
     assert status == 200
     frames = frames_of(body)
