@@ -195,16 +195,23 @@ static void model_spends_memory_only_on_waiting_that_lasts(void **state)
     }
 }
 
+/* What is measured varies by a tenth from period to period; nothing has to be waited for. */
+static world noisy(uint64_t seed)
+{
+    world w = usual();
+    w.read_s = 0;
+    w.noise = 0.1;
+    w.random = seed;
+    return w;
+}
+
 /* One rival on two cores: 3 workers get 1.5 of them, 4 get 1.6, which is too little more to be
  * seen in noise. */
 static void model_answers_a_rival_within_20_periods_and_forgets_it(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        world w = usual();
-        w.read_s = 0;
-        w.noise = 0.1;
-        w.random = seed;
+        world w = noisy(seed);
         driver d;
         start(&d, "model", &w);
         for (int turn = 0; turn < 2; turn++) {
@@ -225,10 +232,7 @@ static void model_leaves_cores_to_a_rival_whatever_the_noise(void **state)
     (void)state;
     int n_left = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        world w = usual();
-        w.read_s = 0;
-        w.noise = 0.1;
-        w.random = seed;
+        world w = noisy(seed);
         w.by_program = true;
         driver d;
         start(&d, "model", &w);
@@ -299,10 +303,7 @@ static void model_gives_workers_back_to_a_quota_whatever_the_noise(void **state)
     (void)state;
     int n_given = 0;
     for (uint64_t seed = 1; seed <= 40; seed++) {
-        world w = usual();
-        w.read_s = 0;
-        w.noise = 0.1;
-        w.random = seed;
+        world w = noisy(seed);
         driver d;
         start(&d, "model", &w);
         run(&d, &w, 60);
