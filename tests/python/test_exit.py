@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from interrupting import interrupt
 from PIL import Image
 
 HEAD = """
@@ -73,18 +74,7 @@ def test_ctrl_c_ends_the_wait_for_a_batch(slow, workers):
         + "try:\n    next(iter(loader))\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
         + "loader.close()\nprint('closed')\n"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, str(slow)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stdout.readline() == "waiting\n"
-        time.sleep(0.3)
-        child.send_signal(signal.SIGINT)
-        output, _ = child.communicate(timeout=120)
-    finally:
-        child.kill()
-    assert output == "interrupted\nclosed\n"
-    assert child.returncode == 0
+    assert interrupt(program, str(slow)) == ("interrupted\nclosed\n", 0)
 
 
 def test_a_signal_handler_may_close_the_loader(slow):

@@ -6,7 +6,6 @@ import random
 import signal
 import struct
 import subprocess
-import sys
 import tarfile
 import threading
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import node_double
 import pytest
 from conftest import encoded
+from interrupting import interrupt
 from node_double import Node, frame, raw_field
 from node_process import command, frames_of, order, serving
 
@@ -503,13 +503,7 @@ except KeyboardInterrupt:
 os.kill({node.process.pid}, signal.SIGCONT)
 print({what} is not None)
 """
-        child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
         try:
-            assert child.stdout.readline() == "waiting\n"
-            time.sleep(0.3)
-            child.send_signal(signal.SIGINT)
-            output, _ = child.communicate(timeout=60)
+            assert interrupt(program) == ("interrupted\nTrue\n", 0)
         finally:
-            child.kill()
             node.process.send_signal(signal.SIGCONT)
-        assert output == "interrupted\nTrue\n"
