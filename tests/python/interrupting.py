@@ -1,4 +1,4 @@
-"""A program that waits for something, and Ctrl-C."""
+"""A program that waits for something, and Ctrl-C or another signal."""
 
 import signal
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import time
 
 
-def interrupt(program: str, *arguments: str) -> tuple[str, int]:
+def interrupt(program: str, *arguments: str, by: int = signal.SIGINT) -> tuple[str, int]:
     """What a program prints behind "waiting", and its exit code, when it is interrupted some time after that."""
     child = subprocess.Popen(
         [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True
@@ -15,7 +15,7 @@ def interrupt(program: str, *arguments: str) -> tuple[str, int]:
         assert child.stdout is not None
         assert child.stdout.readline() == "waiting\n"
         time.sleep(0.3)
-        child.send_signal(signal.SIGINT)
+        child.send_signal(by)
         output, _ = child.communicate(timeout=120)
     finally:
         child.kill()

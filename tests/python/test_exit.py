@@ -5,9 +5,6 @@ Each runs in an interpreter of its own; a hang is a time-out of the test, never 
 
 import os
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 from interrupting import interrupt
@@ -85,16 +82,7 @@ def test_a_signal_handler_may_close_the_loader(slow):
         + "print('waiting', flush=True)\n"
         + "try:\n    next(iter(loader))\nexcept penstock.Error as error:\n    print(error)\n"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", program, str(slow)], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert child.stdout.readline() == "waiting\n"
-        time.sleep(0.3)
-        child.send_signal(signal.SIGUSR1)
-        output, _ = child.communicate(timeout=120)
-    finally:
-        child.kill()
+    output, _ = interrupt(program, str(slow), by=signal.SIGUSR1)
     assert output == "the loader is closed\n"
 
 
