@@ -60,7 +60,7 @@
     X(cores, "cores", 8, "usable: affinity and quota of the control group")                     \
     X(process_cores, "cores", 8, "used by this process, the training loop included")            \
     X(machine_busy, "share", 1, "of all cores of the machine")                                  \
-    X(other_cores, "cores", 8, "used by other processes of the machine")                        \
+    X(other_cores, "cores", 8, "of those we may use, kept from us by other processes")          \
     X(steal, "share", 1, "taken by the hypervisor")                                             \
     X(cpu_pressure, "share", 1, "of the period some thread of our group waited for a core")     \
     X(io_pressure, "share", 1, "of the period some thread of our group waited for a disk")      \

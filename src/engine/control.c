@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,9 @@ struct pen__control {
     pen_rates *rates;
     bool has_machine; /* an older reading is there */
     pen__visible gpus;
-    int cores;             /* that this process may use */
+    int cores;     /* that this process may use, */
+    cpu_set_t own; /* and those that it may run on */
+    bool knows_own;
     int64_t cores_read_ns; /* when that was asked; 0: never */
     pen__facts base, middle, before, now;
 };
@@ -199,6 +202,7 @@ static void look_at_cores(pen_loader *loader, struct pen__control *c)
     c->cores = pen__limit_cores();
     if (atomic_load(&loader->shares.is_on))
         pen__shares_limit(&loader->shares, c->cores);
+    c->knows_own = sched_getaffinity(0, sizeof c->own, &c->own) == 0;
 }
 
 /* One period is over. */
@@ -215,6 +219,8 @@ static void tick(pen_loader *loader, struct pen__control *c)
                        has_rates ? c->rates : NULL, c->cores, loader->opts.batch_size, &state);
     if (has_rates)
         pen__observe_gpus(&c->machine[c->period % 2], c->rates, &c->gpus, &state);
+    if (has_rates)
+        pen__observe_rivals(c->rates, c->knows_own ? &c->own : NULL, &state);
     state.ranks = loader->opts.world_size;
     pen__observe_offload(loader, &c->before, &c->now, &state);
     decide(loader, c, &state);

@@ -2,6 +2,8 @@
 #ifndef PEN_ENGINE_OBSERVE_H
 #define PEN_ENGINE_OBSERVE_H
 
+#include <sched.h>
+
 #include <penstock/policy.h>
 #include <penstock/stats.h>
 #include <penstock/telemetry.h>
@@ -40,6 +42,8 @@ void pen__observe_state(const pen__facts *base, const pen__facts *before, const 
 /* observe_machine.c: what is known of the machine and our group; and of the visible GPUs, which
  * stay NaN where it is not certain which those are.  Pure. */
 void pen__observe_machine(const pen_machine *machine, const pen_rates *rates, pen_policy_state *s);
+/* After that: what others keep from us of the cores that we may run on (`own`; NULL: all). */
+void pen__observe_rivals(const pen_rates *rates, const cpu_set_t *own, pen_policy_state *s);
 void pen__observe_gpus(const pen_machine *machine, const pen_rates *rates,
                        const pen__visible *visible, pen_policy_state *s);
 

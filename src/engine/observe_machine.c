@@ -21,13 +21,9 @@ static double share_of(double part, double whole)
 
 void pen__observe_machine(const pen_machine *machine, const pen_rates *rates, pen_policy_state *s)
 {
-    const double machine_cores = (double)machine->n_cores;
     const pen_cgroup *group = &machine->cgroup;
     s->process_cores = rates->process_cores;
     s->machine_busy = rates->cpu.busy;
-    s->other_cores = fmax(rates->cpu.busy * machine_cores - rates->process_cores, 0);
-    if (isnan(rates->cpu.busy) || isnan(rates->process_cores))
-        s->other_cores = NAN; /* fmax drops it */
     s->steal = rates->cpu.steal;
     s->cpu_pressure = pressure(rates, PEN_PRESSURE_CPU);
     s->io_pressure = pressure(rates, PEN_PRESSURE_IO);
@@ -41,6 +37,27 @@ void pen__observe_machine(const pen_machine *machine, const pen_rates *rates, pe
     s->package_watts = rates->package_w;
     if (group->cpu_quota_cores > 0 && group->cpu_quota_cores < s->cores)
         s->cores = group->cpu_quota_cores;
+}
+
+/* On a machine of 64 cores others may use 40, and none of the 4 that we may run on; and where a
+ * quota leaves us 4 of 64, they can use 60 before we have less.  Within a group that has a quota,
+ * others of the group have their part of it. */
+void pen__observe_rivals(const pen_rates *rates, const cpu_set_t *own, pen_policy_state *s)
+{
+    double busy = 0, n = 0;
+    for (int32_t i = 0; i < rates->n_cores; i++) {
+        if ((own && !CPU_ISSET(i, own)) || isnan(rates->cores[i].busy)) /* not ours, or offline */
+            continue;
+        busy += rates->cores[i].busy;
+        n++;
+    }
+    s->other_cores = NAN;
+    if (n == 0 || isnan(rates->process_cores))
+        return;
+    const double spare = fmax(n - s->cores, 0);
+    s->other_cores = fmax(busy - rates->process_cores - spare, 0);
+    if (spare > 0) /* NaN, not told, loses */
+        s->other_cores = fmax(s->other_cores, rates->cgroup.cpu_cores - rates->process_cores);
 }
 
 void pen__observe_gpus(const pen_machine *machine, const pen_rates *rates,

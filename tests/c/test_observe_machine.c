@@ -15,7 +15,9 @@ static int set_up(void **unused)
     machine.memory.available_bytes = 5e9;
     machine.cgroup =
         (pen_cgroup){.cpu_quota_cores = 1.5, .memory_limit_bytes = 4e9, .memory_used_bytes = 1e9};
-    rates = (pen_rates){.process_cores = 2, .package_w = 65, .n_gpus = 2};
+    rates = (pen_rates){.process_cores = 2, .package_w = 65, .n_cores = 8, .n_gpus = 2};
+    for (int i = 0; i < 8; i++) /* 4 of 8 */
+        rates.cores[i].busy = i % 2 ? 0.75 : 0.25;
     rates.cpu = (pen_cpu_shares){.busy = 0.5, .steal = 0.05};
     for (int i = 0; i < PEN_PRESSURE_COUNT; i++) {
         rates.pressure[i].some = 0.1 * (i + 1);
@@ -42,7 +44,6 @@ static void what_is_told_is_in_the_state(void **unused)
     pen__observe_machine(&machine, &rates, &state);
     assert_is(state.process_cores, 2);
     assert_is(state.machine_busy, 0.5);
-    assert_is(state.other_cores, 2);
     assert_is(state.steal, 0.05);
     assert_is(state.throttled_share, 0.25);
     assert_is(state.memory_available_bytes, 5e9);
@@ -53,6 +54,58 @@ static void what_is_told_is_in_the_state(void **unused)
     assert_is(state.package_watts, 65);
     assert_is(state.cores, 1.5);
     assert_unavailable(state.gpu_busy); /* asked for apart */
+}
+
+static double rivals(const cpu_set_t *own, double cores)
+{
+    state.cores = cores;
+    pen__observe_rivals(&rates, own, &state);
+    return state.other_cores;
+}
+
+static void others_count_where_they_keep_something_from_us(void **unused)
+{
+    (void)unused;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    for (int i = 0; i < 8; i++)
+        CPU_SET(i, &own);
+    assert_is(rivals(NULL, 8), 2);
+    assert_is(rivals(&own, 8), 2);
+    for (int i = 0; i < 8; i += 2) /* the cores on which they hardly run */
+        CPU_CLR(i, &own);
+    rates.process_cores = 2.5;
+    assert_is(rivals(&own, 4), 0.5);
+    rates.process_cores = 3.5; /* clocks are read one after another */
+    assert_is(rivals(&own, 4), 0);
+}
+
+/* 2 of 8 cores by quota, 6 used by others: nobody has less for it. */
+static void others_that_use_what_a_quota_leaves_are_no_rivals(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 8; i++)
+        rates.cores[i].busy = 1;
+    rates.cgroup.cpu_cores = NAN;
+    assert_is(rivals(NULL, 2), 0);
+    rates.process_cores = 1.25; /* and there are 6.75 now */
+    assert_is(rivals(NULL, 2), 0.75);
+    rates.cgroup.cpu_cores = 2.25; /* of which one has its part of our quota */
+    assert_is(rivals(NULL, 2), 1);
+}
+
+static void cores_that_are_offline_are_not_anybodys(void **unused)
+{
+    (void)unused;
+    for (int i = 1; i < 8; i += 2)
+        rates.cores[i].busy = NAN;
+    rates.process_cores = 0.5;
+    assert_is(rivals(NULL, 4), 0.5);
+    rates.process_cores = NAN;
+    assert_unavailable(rivals(NULL, 4));
+    rates.process_cores = 0.5;
+    rates.n_cores = 0;
+    assert_unavailable(rivals(NULL, 4));
 }
 
 static void pressure_is_the_groups_else_the_machines(void **unused)
@@ -152,6 +205,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_is_told_is_in_the_state),
+        TEST(others_count_where_they_keep_something_from_us),
+        TEST(others_that_use_what_a_quota_leaves_are_no_rivals),
+        TEST(cores_that_are_offline_are_not_anybodys),
         TEST(pressure_is_the_groups_else_the_machines),
         TEST(no_limit_has_no_share),
         TEST(gpus_are_those_that_are_visible),
