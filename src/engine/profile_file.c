@@ -190,14 +190,11 @@ static int write_whole(const char *path, const uint8_t *bytes, size_t len)
     return fault;
 }
 
-int pen__profile_save(const pen__learned *learned, const pen_dataset *ds, pen_error *err)
+/* With what others have written meanwhile. */
+static int save_locked(const pen__learned *learned, const pen_dataset *ds, const char *path,
+                       pen_error *err)
 {
-    char path[PATH_MAX];
     size_t len;
-    if (!set_path(path, ds))
-        return 0; /* nothing is kept */
-    if (!pen__cache_make_dir(ds->cache))
-        return pen__fail_errno(err, errno, "make", ds->cache);
     pen__learned others = *learned;
     others.typical = NULL;
     pen__profile_load(&others, ds);
@@ -207,4 +204,19 @@ int pen__profile_save(const pen__learned *learned, const pen_dataset *ds, pen_er
     const int fault = write_whole(path, bytes, len);
     pen__free(bytes);
     return fault ? pen__fail_errno(err, fault, "write", path) : 0;
+}
+
+int pen__profile_save(const pen__learned *learned, const pen_dataset *ds, pen_error *err)
+{
+    char path[PATH_MAX];
+    if (!set_path(path, ds))
+        return 0; /* nothing is kept */
+    if (!pen__cache_make_dir(ds->cache))
+        return pen__fail_errno(err, errno, "make", ds->cache);
+    const int lock = pen__cache_lock(path);
+    if (lock < 0)
+        return pen__fail_errno(err, errno, "write", path);
+    const int rc = save_locked(learned, ds, path, err);
+    pen__cache_unlock(lock);
+    return rc;
 }

@@ -5,14 +5,22 @@
  */
 #include "source/cachedir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
+
+enum {
+    CREATE_TRIES = 1000,
+    LOCK_TRIES = 500, /* ten milliseconds each */
+};
 
 bool pen__cache_dir(const pen_dataset_opts *opts, char dst[PATH_MAX])
 {
@@ -57,10 +65,70 @@ bool pen__cache_make_dir(const char *dir)
     return true;
 }
 
+/* In a container every process may have the same number, and find what one before it has left. */
 int pen__cache_create(const char *path, char temporary[PEN__CACHE_TEMPORARY])
 {
     static atomic_uint serial; /* threads of one process */
-    snprintf(temporary, PEN__CACHE_TEMPORARY, "%s.%ld-%u", path, (long)getpid(),
-             atomic_fetch_add(&serial, 1));
-    return open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    int fd = -1;
+    for (int i = 0; i < CREATE_TRIES && fd < 0; i++) {
+        snprintf(temporary, PEN__CACHE_TEMPORARY, "%s.%ld-%u", path, (long)getpid(),
+                 atomic_fetch_add(&serial, 1));
+        fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    return fd;
+}
+
+/* Is `name` one that pen__cache_create gives to a file beside `base`? */
+static bool is_temporary(const char *name, const char *base)
+{
+    static const char digits[] = "0123456789";
+    const size_t len = strlen(base);
+    if (strncmp(name, base, len) != 0 || name[len] != '.')
+        return false;
+    const char *process = name + len + 1, *dash = process + strspn(process, digits);
+    const size_t n_serial = *dash == '-' ? strspn(dash + 1, digits) : 0;
+    return dash > process && n_serial > 0 && dash[1 + n_serial] == '\0';
+}
+
+/* Those who write hold the lock, as we do; what is there now nobody will ever rename. */
+static void remove_leftovers(const char *path)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    const struct dirent *entry;
+    if (!slash || snprintf(dir, sizeof dir, "%.*s", (int)(slash - path + 1), path) >= PATH_MAX)
+        return;
+    DIR *d = opendir(dir);
+    while (d && (entry = readdir(d)) != NULL)
+        if (is_temporary(entry->d_name, slash + 1))
+            unlinkat(dirfd(d), entry->d_name, 0);
+    if (d)
+        closedir(d);
+}
+
+int pen__cache_lock(const char *path)
+{
+    char name[PEN__CACHE_TEMPORARY];
+    snprintf(name, sizeof name, "%s.lock", path);
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+        if (i == LOCK_TRIES || errno != EWOULDBLOCK) {
+            const int fault = i == LOCK_TRIES ? ETIMEDOUT : errno;
+            close(fd);
+            errno = fault;
+            return -1;
+        }
+        nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
+    }
+    if (fd >= 0)
+        remove_leftovers(path);
+    return fd;
+}
+
+void pen__cache_unlock(int lock)
+{
+    flock(lock, LOCK_UN); /* a child that was forked meanwhile holds it, too */
+    close(lock);
 }

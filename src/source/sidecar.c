@@ -17,9 +17,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/digest.h"
@@ -36,7 +34,6 @@ enum {
     FRESH = 1, /* the file without a name; 0 is none at all */
     MAX_FILES = 1 << FILE_BITS,
     WORTH_SAVING = 8, /* one new block among so many */
-    LOCK_TRIES = 500, /* ten milliseconds each */
     COPY_BYTES = 1 << 20,
 };
 
@@ -255,25 +252,26 @@ size_t pen__sidecar_get(const pen__sidecar *s, int64_t id, void *dst, size_t cap
     return place ? read_place(s, place, dst, cap) : 0;
 }
 
-void pen__sidecar_put(pen__sidecar *s, int64_t id, const void *block, size_t len)
+bool pen__sidecar_put(pen__sidecar *s, int64_t id, const void *block, size_t len)
 {
     if (len == 0 || len > PEN__SIDECAR_MAX_BLOCK ||
         atomic_load(&s->bytes) + (int64_t)len > s->max_bytes)
-        return;
+        return false;
     int64_t at = atomic_fetch_add(&s->fresh_end, (int64_t)len);
     if ((at + (int64_t)len) >> OFFSET_BITS != 0)
-        return;
+        return false;
     ssize_t put;
     do
         put = pwrite(s->fds[FRESH], block, len, at);
     while (put < 0 && errno == EINTR);
-    if (put != (ssize_t)len) /* the disk is full: this one is not kept */
-        return;
+    if (put != (ssize_t)len) /* the disk is full */
+        return false;
     uint64_t before = atomic_exchange_explicit(&s->where[id], pack(FRESH, (uint64_t)at, len),
                                                memory_order_acq_rel);
     atomic_fetch_add(&s->bytes, (int64_t)len - (int64_t)length_of(before));
     atomic_fetch_add(&s->n_blocks, before == 0);
     atomic_fetch_add(&s->n_new, 1);
+    return true;
 }
 
 /* --- saving --- */
@@ -331,23 +329,6 @@ static bool write_file(const pen__sidecar *s, int fd, uint64_t *table, file_head
     return !c.failed;
 }
 
-/* A descriptor that holds the lock, or -1 if others held it too long. */
-static int lock_file(const char *path)
-{
-    char name[PATH_MAX];
-    int n = snprintf(name, sizeof name, "%s.lock", path);
-    int fd =
-        n > 0 && n < PATH_MAX ? open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644) : -1;
-    for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (i == LOCK_TRIES) {
-            close(fd);
-            return -1;
-        }
-        nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
-    }
-    return fd;
-}
-
 /* What others have written since we looked. */
 static void adopt_saved(pen__sidecar *s)
 {
@@ -371,9 +352,10 @@ static void save_locked(pen__sidecar *s)
         int64_t n_new = atomic_load(&s->n_new);
         bool ok = write_file(s, fd, table, &h);
         ok = close(fd) == 0 && ok;
-        if (!ok || rename(temporary, s->path) != 0)
-            unlink(temporary);
-        atomic_fetch_sub(&s->n_new, n_new);
+        if (ok && rename(temporary, s->path) == 0)
+            atomic_fetch_sub(&s->n_new, n_new);
+        else
+            unlink(temporary); /* another time, perhaps the disk has room */
     }
     pen__free(table);
 }
@@ -388,12 +370,11 @@ void pen__sidecar_save(pen__sidecar *s)
 {
     if (!pen__sidecar_has_news(s))
         return;
-    int lock = lock_file(s->path);
+    int lock = pen__cache_lock(s->path);
     if (lock < 0)
         return;
     save_locked(s);
-    flock(lock, LOCK_UN); /* a child that was forked meanwhile holds it, too */
-    close(lock);
+    pen__cache_unlock(lock);
 }
 
 /* --- sizes --- */

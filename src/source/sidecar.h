@@ -30,8 +30,8 @@ void pen__sidecar_free(pen__sidecar *sidecar);
 
 /* Copy the block of a sample.  Returns its length; 0 if there is none, or more than cap. */
 size_t pen__sidecar_get(const pen__sidecar *sidecar, int64_t id, void *dst, size_t cap);
-/* Keep a block, instead of what there was. */
-void pen__sidecar_put(pen__sidecar *sidecar, int64_t id, const void *block, size_t len);
+/* Keep a block, instead of what there was.  False: there is no room for it, here or on the disk. */
+bool pen__sidecar_put(pen__sidecar *sidecar, int64_t id, const void *block, size_t len);
 
 /* Write the file if enough is new to be worth it.  Blocks that others have added meanwhile are
  * taken over. */

@@ -227,13 +227,19 @@ static const char *path_of_file(void)
     return path;
 }
 
+static void put_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
 static int n_files(void)
 {
     int n = 0;
     DIR *dir = opendir(ds.cache);
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));)
-        n += e->d_name[0] != '.';
+        n += e->d_name[0] != '.' && !strstr(e->d_name, ".lock");
     closedir(dir);
     return n;
 }
@@ -263,6 +269,25 @@ static void runs_that_save_by_turns_add_up(void **state)
     assert_true(pen__headers_get(&both->headers, 1, &info) && info.width == 9);
     assert_true(pen__headers_get(&both->headers, 2, &info) && info.width == 102);
     drop(first), drop(second), drop(both);
+}
+
+/* Killed while they wrote, in a container where all have this number. */
+static void what_writers_left_is_in_nobodys_way(void **state)
+{
+    (void)state;
+    mind *m = learn();
+    char path[PATH_MAX + 64];
+    assert_int_equal(pen__profile_save(&m->learned, &ds, NULL), 0);
+    for (int i = 0; i < 30; i++) {
+        snprintf(path, sizeof path, "%s.%ld-%d", path_of_file(), (long)getpid(), i);
+        put_file(path, "half a file");
+    }
+    snprintf(path, sizeof path, "%s.%ld", path_of_file(), (long)getpid()); /* somebody else's */
+    put_file(path, "something");
+    assert_int_equal(pen__profile_save(&m->learned, &ds, NULL), 0);
+    assert_int_equal(n_files(), 2);
+    assert_int_equal(unlink(path), 0);
+    drop(m);
 }
 
 static void only_an_own_file_is_read(void **state)
@@ -349,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_forged_file_says_nothing_that_could_not_be),
         IN_PLACE(a_run_begins_where_the_last_one_ended),
         IN_PLACE(runs_that_save_by_turns_add_up),
+        IN_PLACE(what_writers_left_is_in_nobodys_way),
         IN_PLACE(only_an_own_file_is_read),
         IN_PLACE(where_nothing_can_be_written_the_reason_is_told),
         IN_PLACE(a_full_disk_leaves_the_old_file_as_it_was),

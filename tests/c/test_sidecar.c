@@ -33,9 +33,9 @@ static int tear_down(void **state)
     return tree_teardown(state);
 }
 
-static void put(pen__sidecar *s, int64_t id, const char *text)
+static bool put(pen__sidecar *s, int64_t id, const char *text)
 {
-    pen__sidecar_put(s, id, text, strlen(text));
+    return pen__sidecar_put(s, id, text, strlen(text));
 }
 
 static const char *get(const pen__sidecar *s, int64_t id)
@@ -137,9 +137,9 @@ static void what_is_over_the_limit_is_not_kept(void **state)
 {
     (void)state;
     pen__sidecar *s = pen__sidecar_open(ds, 8);
-    put(s, 0, "12345");
-    put(s, 1, "6789");
-    put(s, 2, "678");
+    assert_true(put(s, 0, "12345"));
+    assert_false(put(s, 1, "6789"));
+    assert_true(put(s, 2, "678"));
     assert_string_equal(get(s, 0), "12345");
     assert_string_equal(get(s, 1), "");
     assert_string_equal(get(s, 2), "678");
