@@ -76,7 +76,7 @@ typedef struct pen__served {
     pen_dataset *ds;
     pen__text description;      /* what is answered to who asks for it */
     pen__sidecar *marks;        /* where parts of JPEG files begin, or NULL; has no lock */
-    _Atomic uint64_t *hopeless; /* a bit a sample: its file has no marks; or NULL */
+    _Atomic uint64_t *hopeless; /* a bit a sample: there are no marks to be had; or NULL */
     pthread_mutex_t header_lock;
     uint8_t *headers; /* PEN__NODE_HEADER a sample, byte 7 is 1 once it is known; or NULL */
 } pen__served;

@@ -5,7 +5,8 @@
  * find them, too.  Threads that pack get and put entries without a lock.
  *
  * Writing the file may take seconds, so a thread of its own does it, now and then; at the end it is
- * done by whoever stops the node.  What cannot be written is made again another time: no error.
+ * done by whoever stops the node.  What cannot be written is no error.  Marks that there is no room
+ * for are used once and not looked for again: without AVX-512 that would cost more than it saves.
  */
 #include "base/clock.h"
 #include "base/mem.h"
@@ -44,9 +45,10 @@ bool pen__index_wants(const pen__served *served, int64_t id)
 
 void pen__index_keep(pen__served *served, int64_t id, const pen__jpeg_indexed *found)
 {
+    bool is_in_vain = found->state == PEN__INDEX_HOPELESS;
     if (found->state == PEN__INDEX_MADE)
-        pen__sidecar_put(served->marks, id, found->marks->bytes, found->n_bytes);
-    else if (found->state == PEN__INDEX_HOPELESS && served->hopeless)
+        is_in_vain = !pen__sidecar_put(served->marks, id, found->marks->bytes, found->n_bytes);
+    if (is_in_vain && served->hopeless)
         atomic_fetch_or_explicit(&served->hopeless[id / BITS], UINT64_C(1) << id % BITS,
                                  memory_order_relaxed);
 }

@@ -2,6 +2,8 @@
  * for the next one, and sends the same bytes as one that does not. */
 #include "testing.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include <penstock/penstock.h>
@@ -309,6 +311,30 @@ static void it_is_written_now_and_then(void **state)
     pen_node_free(node);
 }
 
+/* Nothing can be added to any file of this process, as on a full disk. */
+static void fill_disk(bool is_full)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = is_full ? 0 : limit.rlim_max;
+    signal(SIGXFSZ, is_full ? SIG_IGN : SIG_DFL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void marks_that_cannot_be_kept_are_made_once(void **state)
+{
+    (void)state;
+    parcels want = without_index();
+    pen_node *node = start("cache", true);
+    fill_disk(true);
+    parcels got = serve_epochs(node);
+    fill_disk(false);
+    check_same(&got, &want);
+    check_counts(node, N_GOOD, 0, 0);
+    pen_node_free(node);
+    forget(&want);
+}
+
 /* Where nothing can be written, at the start or later, a node serves as ever. */
 static void a_cache_that_takes_nothing_is_no_error(void **state)
 {
@@ -381,6 +407,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(it_can_be_switched_off, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_is_written_now_and_then, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(marks_that_cannot_be_kept_are_made_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_cache_that_takes_nothing_is_no_error, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failing_allocations_are_survived, set_up, tear_down),
     };
