@@ -167,6 +167,8 @@ static void decide(pen_loader *loader, struct pen__control *c, const pen_policy_
     pen_loader_get_knobs(loader, &before);
     wanted = before;
     pen__decision decision = {
+        .pid = getpid(),
+        .loader = loader->number,
         .period = c->period,
         .time_ns = c->now.time_ns,
         .state = state,
@@ -200,9 +202,9 @@ static void look_at_cores(pen_loader *loader, struct pen__control *c)
         return;
     c->cores_read_ns = c->now.time_ns;
     c->cores = pen__limit_cores();
+    c->knows_own = sched_getaffinity(0, sizeof c->own, &c->own) == 0;
     if (atomic_load(&loader->shares.is_on))
         pen__shares_limit(&loader->shares, c->cores);
-    c->knows_own = sched_getaffinity(0, sizeof c->own, &c->own) == 0;
 }
 
 /* One period is over. */
@@ -218,9 +220,9 @@ static void tick(pen_loader *loader, struct pen__control *c)
     pen__observe_state(&c->base, &c->before, &c->now, has_rates ? &c->machine[c->period % 2] : NULL,
                        has_rates ? c->rates : NULL, c->cores, loader->opts.batch_size, &state);
     if (has_rates)
-        pen__observe_gpus(&c->machine[c->period % 2], c->rates, &c->gpus, &state);
-    if (has_rates)
         pen__observe_rivals(c->rates, c->knows_own ? &c->own : NULL, &state);
+    if (has_rates)
+        pen__observe_gpus(&c->machine[c->period % 2], c->rates, &c->gpus, &state);
     state.ranks = loader->opts.world_size;
     pen__observe_offload(loader, &c->before, &c->now, &state);
     decide(loader, c, &state);
@@ -313,13 +315,20 @@ int pen_loader_set_policy(pen_loader *loader, const pen_knob_policy *policy, pen
     if (policy && policy->memory_bytes && !memory)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     pthread_mutex_lock(&c->lock);
+    const pen_knob_policy *old_policy = c->policy;
     void *old = c->memory;
     c->policy = policy;
     c->memory = memory;
-    c->is_fresh = true;
     rc = start_if_wanted(loader, c);
-    atomic_store(&loader->shall_show, policy && policy->decide);
-    pthread_cond_broadcast(&c->changed);
+    if (rc) { /* as if nobody had asked */
+        c->policy = old_policy;
+        c->memory = old;
+        old = memory;
+    } else {
+        c->is_fresh = true;
+        atomic_store(&loader->shall_show, policy && policy->decide);
+        pthread_cond_broadcast(&c->changed);
+    }
     pthread_mutex_unlock(&c->lock);
     pen__free(old);
     return rc ? pen__fail(err, rc, -1, "cannot start a thread") : 0;

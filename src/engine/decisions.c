@@ -75,9 +75,9 @@ static void add_outcome(pen__text *text, const pen__decision *d)
 
 void pen__decision_write(const pen__decision *d, pen__text *text)
 {
-    pen__text_add(text,
-                  "{\"v\":1,\"period\":%lld,\"time_ns\":%lld,\"policy\":", (long long)d->period,
-                  (long long)d->time_ns);
+    pen__text_add(
+        text, "{\"v\":1,\"loader\":\"%lld-%lld\",\"period\":%lld,\"time_ns\":%lld,\"policy\":",
+        (long long)d->pid, (long long)d->loader, (long long)d->period, (long long)d->time_ns);
     pen__text_add_json(text, d->policy, strlen(d->policy));
     pen__text_add(text, ",\"fresh\":%s,\"state\":{", d->is_fresh ? "true" : "false");
     add_state(text, d->state);

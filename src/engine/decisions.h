@@ -13,6 +13,7 @@
 /* One period. */
 typedef struct pen__decision {
     int64_t period, time_ns;
+    int64_t pid, loader; /* whose: several may write to one file */
     const char *policy;
     bool is_fresh; /* the policy begins here, with empty memory */
     const pen_policy_state *state;

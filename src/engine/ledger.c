@@ -9,6 +9,19 @@
 
 #include "base/fail.h"
 #include "base/text.h"
+#include "source/fileio.h"
+
+/* Whoever wrote last may have been cut off in the middle of a line: this one begins a new one. */
+static void end_last_line(const pen__ledger *ledger, const char *path, int64_t size)
+{
+    char last = '\n';
+    const int fd = size > 0 ? open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
+    if (fd < 0)
+        return;
+    if (pread(fd, &last, 1, (off_t)size - 1) == 1 && last != '\n')
+        pen__write_full(ledger->fd, "\n", 1);
+    close(fd);
+}
 
 int pen__ledger_open(pen__ledger *ledger, const char *path, pen_error *err)
 {
@@ -22,8 +35,11 @@ int pen__ledger_open(pen__ledger *ledger, const char *path, pen_error *err)
     if (ledger->fd < 0)
         return pen__fail_errno(err, errno, "open the ledger", path);
     struct stat st;
-    if (fstat(ledger->fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode)))
+    if (fstat(ledger->fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
+        if (S_ISREG(st.st_mode))
+            end_last_line(ledger, path, st.st_size);
         return 0;
+    }
     pen__ledger_close(ledger);
     return pen__fail(err, PEN_EIO, -1, "the ledger '%s' is not a regular file", path);
 }

@@ -219,6 +219,36 @@ static void a_policy_of_ones_own_is_clamped_and_pins_are_kept(void **state)
     pen_loader_free(loader);
 }
 
+/* The disk was full, or the power went: what follows is lines again, each with its loader. */
+static void a_line_that_was_cut_off_spoils_no_other(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    char path[128], names[2][64] = {"", ""};
+    snprintf(path, sizeof path, "%s.log", dir);
+    FILE *f = fopen(path, "w");
+    assert_true(fputs("{\"v\":1,\"per", f) >= 0 && fclose(f) == 0);
+    make_log("fixed", path);
+    const int n_first = count_lines(path);
+    pen_loader_opts o = controlled("fixed", path);
+    pen_loader *loader = open_loader(&o);
+    while (count_lines(path) == n_first)
+        epoch_hash(loader, 3);
+    pen_loader_free(loader);
+    f = fopen(path, "r");
+    for (int i = 0; fgets(text, sizeof text, f); i++) {
+        json_t *line = json_loads(text, 0, NULL);
+        assert_int_equal(line != NULL, i > 0);
+        if (line)
+            snprintf(names[i >= n_first], sizeof names[0], "%s",
+                     json_string_value(json_object_get(line, "loader")));
+        json_decref(line);
+    }
+    fclose(f);
+    unlink(path);
+    assert_string_not_equal(names[0], names[1]);
+}
+
 static void a_log_that_cannot_be_opened_is_an_error(void **state)
 {
     (void)state;
@@ -343,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_log_put_through_its_policy_gives_the_same_decisions),
         cmocka_unit_test(switching_policies_changes_no_byte_and_leaves_nothing),
         cmocka_unit_test(a_policy_of_ones_own_is_clamped_and_pins_are_kept),
+        cmocka_unit_test(a_line_that_was_cut_off_spoils_no_other),
         cmocka_unit_test(a_log_that_cannot_be_opened_is_an_error),
         cmocka_unit_test(why_a_log_was_given_up_is_said_from_then_on),
         cmocka_unit_test(a_policy_is_told_nothing_of_the_time_before_it),
