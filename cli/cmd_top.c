@@ -1,7 +1,7 @@
 /* cmd_top.c - penstock top: what a running loader is doing, once a second.
  *
  * Plain ANSI codes on the terminal's second screen, which is left again whatever way this
- * ends.  q or Ctrl-C ends it.
+ * ends.  q or Ctrl-C ends it, j and k scroll.
  */
 #include "cli.h"
 #include "top.h"
@@ -20,7 +20,8 @@ enum { PERIOD_MS = 1000, COLUMNS = 80, ROWS = 24, MIN_COLUMNS = 40 };
 static const char help[] =
     "usage: penstock top [OPTIONS] PID|HOST:PORT\n\n"
     "Shows what the loaders of a process are doing: waits, stages, queues, memory,\n"
-    "knobs and the policy's decisions.  q or Ctrl-C ends it.\n\n"
+    "knobs and the policy's decisions.  q or Ctrl-C ends it; j, k and arrows\n"
+    "scroll where the window is small.\n\n"
     "A process number finds loaders with a policy; HOST:PORT those that were given\n"
     "metrics=\"HOST:PORT\" or PENSTOCK_METRICS.\n\n"
     "  --set KNOB=N   turn a knob of a running loader and pin it; KNOB=auto: the policy\n"
@@ -54,6 +55,7 @@ static bool is_utf8(void)
 
 static struct termios before_raw;
 static bool is_raw;
+static int n_scrolled; /* lines of the frame above the screen */
 
 static void leave_screen(void)
 {
@@ -78,9 +80,23 @@ static void enter_screen(void)
     fputs("\033[?1049h\033[?25l", stdout);
 }
 
-/* Print a frame from the top left, each line cut at the edge, what was there before wiped. */
+static int count_lines(const char *frame)
+{
+    int n = 0;
+    for (; *frame; frame++)
+        n += *frame == '\n';
+    return n;
+}
+
+/* Print a frame from the top left, or from where it was scrolled to, each line cut at the edge,
+ * what was there before wiped. */
 static void show(const char *frame, int rows, int columns)
 {
+    const int n_hidden = count_lines(frame) - (rows - 1);
+    n_scrolled = n_scrolled < n_hidden ? n_scrolled : n_hidden;
+    n_scrolled = n_scrolled > 0 ? n_scrolled : 0;
+    for (int i = 0; i < n_scrolled; i++)
+        frame = strchr(frame, '\n') + 1;
     fputs("\033[H", stdout);
     for (int row = 1; *frame && row < rows; row++) {
         int column = 0;
@@ -92,7 +108,7 @@ static void show(const char *frame, int rows, int columns)
         fputs("\033[K\n", stdout);
         frame += *frame == '\n';
     }
-    fputs("\033[J q: end", stdout);
+    fputs(n_hidden > 0 ? "\033[J q: end  j, k: down, up" : "\033[J q: end", stdout);
     fflush(stdout);
 }
 
@@ -113,17 +129,34 @@ static void draw(const json_t *status, const json_t *before)
     free(frame);
 }
 
-/* Wait for the next second; draw again when the window changes, end with q. */
+/* A key, or several: arrows send three bytes, of which the last says which.  Nothing more will
+ * come: end. */
+static void take_keys(void)
+{
+    char keys[16];
+    const ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
+    is_over = n < 1 ? 1 : is_over;
+    for (ssize_t i = 0; i < n; i++) {
+        const bool is_arrow = i >= 2 && keys[i - 1] == '[' && keys[i - 2] == '\033';
+        if (!is_arrow && (keys[i] == 'q' || keys[i] == 'Q'))
+            is_over = 1;
+        if (keys[i] == 'j' || (is_arrow && keys[i] == 'B'))
+            n_scrolled++;
+        if (keys[i] == 'k' || (is_arrow && keys[i] == 'A'))
+            n_scrolled--;
+    }
+}
+
+/* Wait for the next second; draw again when the window changes or is scrolled, end with q. */
 static void wait_a_period(const json_t *status, const json_t *before)
 {
     const double until = cli_seconds() + PERIOD_MS / 1000.0;
     struct pollfd keys = {.fd = is_raw ? STDIN_FILENO : -1, .events = POLLIN};
     for (double left; !is_over && (left = until - cli_seconds()) > 0;) {
-        char key = 0;
-        if (poll(&keys, 1, (int)(left * 1000) + 1) > 0 &&
-            (read(STDIN_FILENO, &key, 1) < 1 || key == 'q' || key == 'Q'))
-            is_over = 1;
-        if (is_resized) {
+        const int was_at = n_scrolled;
+        if (poll(&keys, 1, (int)(left * 1000) + 1) > 0)
+            take_keys();
+        if (is_resized || n_scrolled != was_at) {
             is_resized = 0;
             draw(status, before);
         }

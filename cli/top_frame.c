@@ -240,7 +240,15 @@ static void draw_stages(FILE *out, const json_t *now, const json_t *before, top_
     }
 }
 
-static void draw_knobs(FILE *out, const json_t *now, top_style style)
+/* Does the line tell anything?  A local dataset has no storage nodes, and shares of 0 are none. */
+static bool is_shown(const char *name, const json_t *knob)
+{
+    const bool is_set = number(knob, "value") != 0 || json_is_true(json_object_get(knob, "pinned"));
+    return number(knob, "min") != number(knob, "max") &&
+           (is_set || strncmp(name, "share_", strlen("share_")) != 0);
+}
+
+static void draw_knobs(FILE *out, const json_t *now)
 {
     const json_t *knobs = json_object_get(now, "knobs"), *knob;
     const char *key;
@@ -250,12 +258,13 @@ static void draw_knobs(FILE *out, const json_t *now, top_style style)
         char name[20], unit[16];
         const double value = number(knob, "value"), min = number(knob, "min"),
                      max = number(knob, "max");
+        if (!is_shown(key, knob))
+            continue;
         snprintf(name, sizeof name, "%.19s", key);
         fprintf(out, "%-16s %6.4g   %.4g to %.4g %s", cli_printable(name), value, min, max,
                 text(knob, "unit", unit, sizeof unit));
         fputs(json_is_true(json_object_get(knob, "pinned")) ? " (pinned)\n" : "\n", out);
     }
-    (void)style;
 }
 
 static void draw_decisions(FILE *out, const json_t *now)
@@ -283,15 +292,34 @@ static void draw_decisions(FILE *out, const json_t *now)
     }
 }
 
+/* Words behind a heading of 9 columns, in as many lines as they take. */
+static void put_wrapped(FILE *out, const char *heading, const char *words, int columns)
+{
+    enum { INDENT = 9 };
+    const size_t room = columns > 2 * INDENT ? (size_t)(columns - INDENT) : INDENT;
+    do {
+        size_t n = strlen(words);
+        if (n > room) {
+            for (n = room; n > 0 && words[n] != ' '; n--)
+                ;
+            n = n > 0 ? n : room;
+        }
+        fprintf(out, "%-*s%.*s\n", INDENT, heading, (int)n, words);
+        words += n + (words[n] == ' ');
+        heading = "";
+    } while (*words);
+}
+
+/* What changes most comes first: a small terminal has room for no more. */
 static void draw_loader(FILE *out, const json_t *now, const json_t *before, top_style style)
 {
     char verdict[600];
     draw_waiting(out, now, before, style);
     draw_memory(out, now, style);
-    fprintf(out, "verdict  %s\n", text(now, "verdict", verdict, sizeof verdict));
+    put_wrapped(out, "verdict", text(now, "verdict", verdict, sizeof verdict), style.columns);
     draw_stages(out, now, before, style);
-    draw_knobs(out, now, style);
     draw_decisions(out, now);
+    draw_knobs(out, now);
 }
 
 void top_frame(FILE *out, const json_t *status, const json_t *before, top_style style)
