@@ -1,5 +1,6 @@
 """A trace of a loader's threads, taken beside whatever is going on."""
 
+import atexit
 import os
 import threading
 
@@ -7,7 +8,7 @@ from penstock import _core
 
 
 class Tracing:
-    """Begins at once; a timer, or the loader's end, writes the file."""
+    """Begins at once; a timer, the loader's end or the program's writes the file."""
 
     def __init__(self, core: _core.Loader, path: str | os.PathLike[str], seconds: float) -> None:
         if not 0 < seconds <= threading.TIMEOUT_MAX:
@@ -16,6 +17,12 @@ class Tracing:
         self._lock = threading.Lock()
         self._is_over = False
         core.trace_start()
+        try:  # that it cannot be written is told now, and not when it is over
+            open(self._path, "ab").close()
+        except OSError:
+            core.trace_stop(os.devnull)
+            raise
+        atexit.register(self.finish)
         self._timer = threading.Timer(seconds, self.finish)
         self._timer.daemon = True
         self._timer.start()
@@ -26,6 +33,7 @@ class Tracing:
             if self._is_over:
                 return
             self._timer.cancel()
+            atexit.unregister(self.finish)
             try:
                 self._core.trace_stop(self._path)
             finally:

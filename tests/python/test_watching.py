@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -102,6 +103,7 @@ def test_top_shows_a_frame_of_an_address(loader):
     for word in ("waiting", "decode", "workers", "(pinned)", "memory", "policy   model", "verdict"):
         assert word in done.stdout
     assert "\033" not in done.stdout
+    assert "cut_wire" not in done.stdout and "share_decode" not in done.stdout
     table = done.stdout.partition("\nstage")[2].partition("\npolicy")[0]
     assert all(len(line) <= 80 for line in table.splitlines())
 
@@ -317,13 +319,16 @@ def test_others_go_on_while_a_trace_is_written(folder, ops, tmp_path):
 # the terminal
 
 
-def in_terminal(arguments: list[str], key: bytes) -> tuple[int, bytes]:
-    """Run top in a terminal of 60 columns, press a key after its first frame; all it wrote."""
+def in_terminal(
+    arguments: list[str], key: bytes, rows: int = 12, columns: int = 60
+) -> tuple[int, bytes]:
+    """Run top in a terminal, press a key after its first frame; all it wrote."""
     pid, terminal = pty.fork()
     if pid == 0:
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        fcntl.ioctl(1, termios.TIOCSWINSZ, size)  # before it draws anything
         os.environ["LC_ALL"] = "C.UTF-8"
         os.execv(PENSTOCK, ["penstock", "top", *arguments])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 12, 60, 0, 0))
     written = b""
     is_pressed = False
     while True:
@@ -350,14 +355,49 @@ def test_top_on_a_terminal_ends_with_a_key_and_leaves_it_as_it_was(loader, key):
     assert written.rstrip().endswith(b"\033[?25h\033[?1049l")
 
 
+def test_top_shows_what_was_decided_on_a_terminal_of_the_usual_size(loader):
+    _, written = in_terminal([loader.address], b"q", 24, 80)
+    frame = written.decode().partition("\033[H")[2].partition("q: end")[0]
+    lines = [line.removesuffix("\r").removesuffix("\033[K") for line in frame.split("\n")]
+    assert len(lines) <= 24 and all(len(line) <= 80 for line in lines[:-1])
+    told = [line.partition(" ")[0] for line in lines]
+    assert told.index("verdict") < told.index("stage") < told.index("policy")
+    behind = lines[told.index("verdict") + 1 : told.index("stage") - 1]
+    assert all(line.startswith(" " * 9) for line in behind)
+
+
+def test_top_scrolls_to_what_a_small_terminal_hides(loader):
+    _, written = in_terminal([loader.address], b"jjjjjjjjjjjj\033[B" + b"j" * 30 + b"kq", 12, 60)
+    first, _, rest = written.partition(b"q: end")
+    assert b"waiting" in first and b"read_ahead" not in first
+    assert b"j, k: down, up" in rest and b"read_ahead" in rest
+
+
 def test_a_loader_whose_trace_cannot_be_written_is_closed_all_the_same(folder, ops, tmp_path):
     loader = penstock.Loader(folder, ops)
-    loader.trace(tmp_path / "missing" / "trace.json", seconds=3600)
+    with pytest.raises(FileNotFoundError):
+        loader.trace(tmp_path / "missing" / "trace.json", seconds=3600)
+    (tmp_path / "there").mkdir()
+    loader.trace(tmp_path / "there" / "trace.json", seconds=3600)
+    shutil.rmtree(tmp_path / "there")
     with pytest.raises(penstock.Error):
         loader.close()
     with pytest.raises(penstock.InvalidError, match="closed"):
         next(iter(loader))
     loader.close()
+
+
+def test_a_program_that_ends_leaves_its_trace(folder, tmp_path):
+    path = tmp_path / "trace.json"
+    program = (
+        "import penstock, sys\n"
+        "loader = penstock.Loader(sys.argv[1], [penstock.Resize((8, 8))], 4)\n"
+        "loader.trace(sys.argv[2], seconds=3600)\n"
+        "next(iter(loader))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, folder, path], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert any(event["name"] == "decode" for event in json.loads(path.read_text())["traceEvents"])
 
 
 def test_a_notebook_shows_a_loader_whose_status_cannot_be_read(folder, ops, monkeypatch):
