@@ -96,6 +96,8 @@ static int64_t fetch(const pen__carry_env *env, pen__reading *reading, const pen
 {
     pen__foreseen foreseen;
     pen__allow_choose(env->allow, key, len, &foreseen);
+    if (env->wants_files)
+        foreseen = (pen__foreseen){.choice = {.forms = 1U << PEN__FORM_RAW}};
     int64_t node_ns = -1; /* not told */
     const pen__wanted wanted = {env->pipe, *key, foreseen.choice, &node_ns, reading->is_callers};
     int64_t n =
@@ -170,6 +172,15 @@ static bool is_own_file(const pen__carrier *c)
     return form == PEN__FORM_RAW || pen__form_codec(form, &codec);
 }
 
+/* What a parcel led to.  A fault of the stored file is the sample's. */
+static int judge(pen__carrier *c, int rc, pen_error *err)
+{
+    if (rc == 0 || is_own_file(c))
+        return rc;
+    c->was_cheated = pen_error_is_data(rc);
+    return blame_sender(rc, err);
+}
+
 /* Header to plan. */
 static int prepare(const pen__carry_env *env, pen__carrier *c, const pen_key *key, uint8_t *src,
                    size_t len, pen_error *err)
@@ -177,7 +188,7 @@ static int prepare(const pen__carry_env *env, pen__carrier *c, const pen_key *ke
     if (has_parcels(env)) {
         int rc = pen__unpack_plan(&c->unpacking, env->pipe, key, src, pen__parcel_length(src), len,
                                   c->params, &c->plan, err);
-        return is_own_file(c) ? rc : blame_sender(rc, err);
+        return judge(c, rc, err);
     }
     int rc = pen_image_probe(src, len, &c->info, err);
     if (rc == 0)
@@ -232,11 +243,13 @@ static int run_parcel(const pen__carry_env *env, pen__carrier *c, const pen_key 
     const int64_t t0 = pen__now_ns();
     int rc = pen__unpack_open(&c->unpacking, &c->coder, &scratch, err);
     times->decode += pen__now_ns() - t0;
-    if (rc)
+    if (rc) {
+        c->was_cheated = pen_error_is_data(rc);
         return blame_sender(rc, err);
+    }
     rc = pen__run(env->pipe, &c->plan, c->params, key, c->dec, &c->unpacking.in, scratch, dst,
                   times, err);
-    return is_own_file(c) ? rc : blame_sender(rc, err);
+    return judge(c, rc, err);
 }
 
 /* From a file of which there may be parts only. */
@@ -366,8 +379,8 @@ static int carry_file(const pen__carry_env *env, pen__carrier *c, const pen_key 
     return rc;
 }
 
-static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
-                 pen__block *file, size_t len, void *dst, pen_error *err)
+static int carry_once(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
+                      pen__block *file, size_t len, void *dst, pen_error *err)
 {
     const size_t room = pen__carry_room(env, len);
     if (file->data) /* a reader's, for readers to have again */
@@ -380,6 +393,19 @@ static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key,
         return carry_file(env, c, key, rank, file, &c->file_home, len, dst, err);
     pen__budget_put(c->budget, &c->file_home, file);
     return rc;
+}
+
+/* A node that makes parcels nobody can open may still have the file. */
+static int carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,
+                 pen__block *file, size_t len, void *dst, pen_error *err)
+{
+    c->was_cheated = false;
+    const int rc = carry_once(env, c, key, rank, file, len, dst, err);
+    if (rc == 0 || !c->was_cheated)
+        return rc;
+    pen__carry_env as_stored = *env;
+    as_stored.wants_files = true;
+    return carry_once(&as_stored, c, key, rank, &(pen__block){0}, len, dst, err);
 }
 
 int pen__carry(const pen__carry_env *env, pen__carrier *c, const pen_key *key, int64_t rank,

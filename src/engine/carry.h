@@ -32,6 +32,7 @@ typedef struct pen__carry_env {
     pen__trace *trace;   /* or NULL */
     pen__allow *allow;   /* where the dataset's samples come as parcels */
     pen__parts_mode parts;
+    bool wants_files; /* and no other parcels: they could not be opened */
 } pen__carry_env;
 
 /* What reading takes.  One writer, any number of readers. */
@@ -61,6 +62,7 @@ typedef struct pen__carrier {
     uint8_t marks[PEN__DECODE_MARKS_MAX];
     pen__unpacking unpacking; /* where the dataset's samples come as parcels */
     pen__bytes_coder *coder;  /* for parcels that want one, or NULL */
+    bool was_cheated;         /* the last parcel was not what was asked for */
 } pen__carrier;
 
 int pen__carrier_init(pen__carrier *carrier, pen__budget *budget, const atomic_bool *cancel);
@@ -78,7 +80,8 @@ int pen__carry_read(const pen__carry_env *env, pen__reading *reading, const pen_
 
 /* Carry sample key->sample into dst (pipe->shape.bytes).  `rank` is its place in the
  * line for memory: lower goes first.  `file` holds what was read of it before, if it was, and
- * is given back; all zero if not.  The error's text names the sample. */
+ * is given back; all zero if not.  A parcel that cannot be opened is asked for once more, as the
+ * stored file.  The error's text names the sample. */
 int pen__carry(const pen__carry_env *env, pen__carrier *carrier, const pen_key *key, int64_t rank,
                pen__block *file, void *dst, pen_error *err);
 

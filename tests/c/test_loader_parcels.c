@@ -24,7 +24,9 @@ static struct {
     _Atomic int64_t n_bytes;
     _Atomic int n_failed;
     bool fails_at_times, fails_always, flips, hangs;
-    int forms; /* -1: any, by chance; -2: what is asked for */
+    bool spoils;      /* what is not the file */
+    int forms;        /* -1: any, by chance; -2: what is asked for */
+    uint32_t insists; /* on these, unless files are asked for; 0: it does not */
     _Atomic int n_of_mask[PEN__FORMS_ALL + 1];
 } node = {.lock = PTHREAD_MUTEX_INITIALIZER, .forms = -1};
 
@@ -43,6 +45,10 @@ static int64_t pack_file(const pen__wanted *wanted, const uint8_t *file, size_t 
                              .max_cut = (int)(roll_dice() % 8),
                              .forms = node.forms >= 0 ? (uint32_t)node.forms
                                                       : roll_dice() % (PEN__FORMS_ALL + 1)};
+    if (node.insists && wanted->choice.forms != 1U << PEN__FORM_RAW) /* but for files */
+        order.forms = node.insists;
+    else if (node.insists)
+        order.forms = wanted->choice.forms;
     if (node.forms == AS_ASKED) {
         order.max_cut = wanted->choice.max_cut;
         order.forms = wanted->choice.forms;
@@ -75,6 +81,8 @@ static int64_t fetch(const pen_dataset *from, const pen__wanted *wanted, uint8_t
         node.n_of_form[dst[1]]++;
         node.n_bytes += n;
         dst[24] ^= node.flips; /* the file's length */
+        if (node.spoils && dst[1] != PEN__FORM_RAW)
+            memset(dst + PEN__PARCEL_HEAD, 0xff, 8);
     }
     free(file);
     return n;
@@ -94,8 +102,9 @@ static void use_parcels(bool are_used)
 
 static int set_up(void **state)
 {
-    node.fails_at_times = node.fails_always = node.flips = node.hangs = false;
+    node.fails_at_times = node.fails_always = node.flips = node.hangs = node.spoils = false;
     node.forms = -1;
+    node.insists = 0;
     node.n_bytes = 0;
     for (int i = 0; i < PEN__FORM_COUNT; i++)
         node.n_of_form[i] = 0;
@@ -473,6 +482,27 @@ static void damaged_files_that_come_packed_are_the_samples_fault(void **state)
     static const int forms[] = {1 << PEN__FORM_RAW, 1 << PEN__FORM_ZSTD, 1 << PEN__FORM_LZ4,
                                 1 << PEN__FORM_SNAPPY, -1};
     char path[128];
+/* Intact as it came, and still not what it says: then the file is asked for. */
+static void a_parcel_that_cannot_be_opened_comes_as_a_file(void **state)
+{
+    (void)state;
+    const uint32_t forms[] = {1U << PEN__FORM_JPEG_CUT, 1U << PEN__FORM_PIXELS_CODED,
+                              1U << PEN__FORM_ZSTD, 1U << PEN__FORM_LZ4};
+    const uint64_t want = hash_of_files(2);
+    node.spoils = true;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        for (int workers = 0; workers <= 2; workers += 2) {
+            pen_loader_opts o = options(workers);
+            node.n_of_form[PEN__FORM_RAW] = 0;
+            node.insists = forms[i];
+            pen_loader *loader = open_loader(&o);
+            turn(loader, PEN_KNOB_READ_AHEAD, workers ? 6 : 0);
+            assert_true(hash_of_epochs(loader, 2) == want);
+            pen_loader_free(loader);
+            assert_true(node.n_of_form[PEN__FORM_RAW] >= PICTURES);
+        }
+}
+
     snprintf(path, sizeof path, "%s/class0/0006.jpg", dir);
     cut_short_behind_a_remark(path);
     pen_loader_opts o = options(2);
@@ -653,3 +683,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        TEST(a_parcel_that_cannot_be_opened_comes_as_a_file),
