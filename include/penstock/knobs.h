@@ -38,6 +38,10 @@ typedef enum pen_knob_kind {
     X(IO, "io", WHOLE, "threads", "threads that read at once, and threads that read ahead") \
     X(OFFLOAD, "offload", FRACTION, "share",                                                \
       "of what storage nodes could do for samples, the part that saves most is done")       \
+    X(CUT_WIRE, "cut_wire", WHOLE, "operations",                                            \
+      "of the line, that storage nodes do at most; 0: they send no pixels")                 \
+    X(CODEC, "codec", WHOLE, "level",                                                       \
+      "what storage nodes may code: 0 nothing, 1 bytes, 2 pixels as well")                  \
     X(SHARE_DECODE, "share_decode", SHARE, "share", "of the processor's time for decoding") \
     X(SHARE_AUGMENT, "share_augment", SHARE, "share", "for what is done to pixels")         \
     X(SHARE_TOKENIZE, "share_tokenize", SHARE, "share", "for text")                         \

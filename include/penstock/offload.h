@@ -28,6 +28,13 @@ typedef enum pen_offload {
         PEN_OFFLOAD_COUNT
 } pen_offload;
 
+/* What storage nodes may code under `auto`, the knob `codec`; each with those before it. */
+typedef enum pen_codec {
+    PEN_CODEC_NONE,  /* nothing: files, parts of JPEG files, plain pixels */
+    PEN_CODEC_BYTES, /* files that are not compressed by themselves: zstd, lz4, snappy */
+    PEN_CODEC_PIXELS /* pixels, without loss */
+} pen_codec;
+
 /* The one with a name, or -1. */
 PEN_API int pen_offload_find(const char *name);
 /* NULL for what is none. */

@@ -59,6 +59,7 @@ int pen__allow_init(pen__allow *a, pen_offload kind, const pen_pipeline *pipe, i
     a->kind = kind;
     a->pipe = pipe;
     a->share = 1;
+    a->bounds = pen__allow_widest(a);
     a->typical.bytes_per_pixel = 0.5;
     a->typical.info = (pen_image_info){.format = PEN_FORMAT_JPEG,
                                        .width = 4,
@@ -108,6 +109,24 @@ void pen__allow_set_share(pen__allow *a, double share)
     pthread_mutex_unlock(&a->lock);
 }
 
+bool pen__allow_has_bounds(const pen__allow *a)
+{
+    return a->kind == PEN_OFFLOAD_AUTO;
+}
+
+/* What was offered within other bounds says nothing of these; the worth that was asked for does,
+ * until there is something to rank. */
+void pen__allow_set_bounds(pen__allow *a, const pen__allow_bounds *bounds)
+{
+    pthread_mutex_lock(&a->lock);
+    if (bounds->cut_wire != a->bounds.cut_wire || bounds->codec != a->bounds.codec) {
+        a->bounds = *bounds;
+        a->ranking = (pen__ranking){0};
+        a->n_until_threshold = THRESHOLD_EVERY;
+    }
+    pthread_mutex_unlock(&a->lock);
+}
+
 /* ---- choices ---- */
 
 static pen__choice nothing(void)
@@ -135,24 +154,54 @@ static size_t resize_cut(const pen_pipeline *pipe)
     return n_ops;
 }
 
-/* As far as the policy ever goes.  SOPHON knows whole operations alone: decoding gives the whole
- * image, and a random crop is over when it is resized.  So a crop that is decoded and not yet
- * resized, which may have fewer pixels, is nothing that it could send. */
-static pen__choice furthest(const pen__allow *a)
+pen__allow_bounds pen__allow_widest(const pen__allow *a)
 {
-    const uint32_t plain = 1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS;
     switch (a->kind) {
     case PEN_OFFLOAD_AUTO:
-        return (pen__choice){(int)a->pipe->n_image_ops, PEN__FORMS_ALL};
-    case PEN_OFFLOAD_SOPHON:
-        return (pen__choice){(int)resize_cut(a->pipe), plain | PEN__FORMS_AT_FURTHEST};
+        return (pen__allow_bounds){(int)a->pipe->n_image_ops, PEN_CODEC_PIXELS};
     case PEN_OFFLOAD_ALL:
     case PEN_OFFLOAD_FASTFLOW:
-        return pixels_at(a->pipe->n_image_ops);
+        return (pen__allow_bounds){(int)a->pipe->n_image_ops, PEN_CODEC_NONE};
+    case PEN_OFFLOAD_SOPHON:
     case PEN_OFFLOAD_RESIZE:
-        return pixels_at(resize_cut(a->pipe));
+        return (pen__allow_bounds){(int)resize_cut(a->pipe), PEN_CODEC_NONE};
     default:
+        return (pen__allow_bounds){0, PEN_CODEC_NONE};
+    }
+}
+
+/* The forms within bounds. */
+static uint32_t forms_within(const pen__allow_bounds *bounds)
+{
+    const uint32_t coded_bytes =
+        1U << PEN__FORM_ZSTD | 1U << PEN__FORM_LZ4 | 1U << PEN__FORM_SNAPPY;
+    const uint32_t coded_pixels = 1U << PEN__FORM_PIXELS_CODED;
+    uint32_t forms = PEN__FORMS_ALL;
+    if (bounds->codec < PEN_CODEC_BYTES)
+        forms &= ~coded_bytes;
+    if (bounds->codec < PEN_CODEC_PIXELS)
+        forms &= ~coded_pixels;
+    if (bounds->cut_wire == 0)
+        forms &= ~(1U << PEN__FORM_PIXELS | coded_pixels);
+    return forms;
+}
+
+/* As far as the policy goes now.  SOPHON knows whole operations alone: decoding gives the whole
+ * image, and a random crop is over when it is resized.  So a crop that is decoded and not yet
+ * resized, which may have fewer pixels, is nothing that it could send.  The lock is held. */
+static pen__choice furthest(const pen__allow *a)
+{
+    const int cut = a->bounds.cut_wire;
+    switch (a->kind) {
+    case PEN_OFFLOAD_AUTO:
+        return (pen__choice){cut, forms_within(&a->bounds)};
+    case PEN_OFFLOAD_SOPHON:
+        return (pen__choice){cut,
+                             1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS | PEN__FORMS_AT_FURTHEST};
+    case PEN_OFFLOAD_NONE:
         return nothing();
+    default:
+        return pixels_at((size_t)cut);
     }
 }
 
@@ -188,7 +237,8 @@ static bool estimate(pen__allow *a, const pen_key *key, size_t len, const pen__c
     return true;
 }
 
-/* All or nothing, by what the first samples would weigh; until then nothing.  The lock is held. */
+/* All that is foreseen or nothing, by what the first samples would weigh; until then nothing.  The
+ * lock is held. */
 static pen__choice choose_fastflow(pen__allow *a, size_t len, const pen__foreseen *foreseen)
 {
     if (a->n_profiled < PROFILE && foreseen->is_estimated) {
@@ -197,15 +247,15 @@ static pen__choice choose_fastflow(pen__allow *a, size_t len, const pen__foresee
         a->profiled_sent += foreseen->estimate.of[PEN__FORM_PIXELS].bytes;
     }
     const bool pays = a->n_profiled >= PROFILE && a->profiled_sent < a->profiled_raw;
-    return pays ? furthest(a) : nothing();
+    return pays ? foreseen->choice : nothing();
 }
 
-/* The steps that are worth enough.  The lock is held. */
+/* Of what is foreseen, the steps that are worth enough.  The lock is held. */
 static pen__choice choose_by_worth(pen__allow *a, int64_t sample, const pen__foreseen *foreseen)
 {
     pen__offer offers[PEN__MAX_OFFERS];
     pen__estimate own;
-    const pen__choice all = furthest(a);
+    const pen__choice all = foreseen->choice;
     pen__choice choice = nothing();
     if (!foreseen->is_estimated) /* who knows what is in there */
         return a->threshold > 0 ? choice : all;
@@ -226,8 +276,10 @@ static pen__choice choose_by_worth(pen__allow *a, int64_t sample, const pen__for
 
 void pen__allow_choose(pen__allow *a, const pen_key *key, size_t len, pen__foreseen *out)
 {
-    out->choice = furthest(a);
     const bool is_weighed = pen__allow_has_share(a) || a->kind == PEN_OFFLOAD_FASTFLOW;
+    pthread_mutex_lock(&a->lock);
+    out->choice = furthest(a);
+    pthread_mutex_unlock(&a->lock);
     out->is_estimated =
         is_weighed && len > 0 && estimate(a, key, len, &out->choice, &out->estimate);
     if (!is_weighed)

@@ -1,9 +1,9 @@
 /* allow.h - what storage nodes may do with the samples of a loader.
  *
  * One policy (penstock/offload.h), what is known of the samples' headers, and how much of all that
- * nodes could do they shall do: the knob `offload`.  With every sample that is asked for, the
- * offers (estimate.h) that nodes could make for it are worked out; those that are worth enough are
- * allowed.
+ * nodes could do they shall do: the knobs `cut_wire` and `codec` say what counts as that, `offload`
+ * which part of it.  With every sample that is asked for, the offers (estimate.h) that nodes could
+ * make for it are worked out; those that are worth enough are allowed.
  *
  * Headers come with the samples, so in a first epoch most are not known.  A sample's length is,
  * and so are the numbers that its crop is drawn from: a typical header scaled to the length stands
@@ -22,6 +22,12 @@
 #include "engine/ranking.h"
 #include "source/source.h"
 
+/* How far nodes may go with any sample. */
+typedef struct pen__allow_bounds {
+    int cut_wire; /* operations of the line */
+    pen_codec codec;
+} pen__allow_bounds;
+
 typedef struct pen__allow {
     pen_offload kind; /* never DEFAULT */
     const pen_pipeline *pipe;
@@ -30,6 +36,7 @@ typedef struct pen__allow {
     const pen_dataset *kept_for; /* whose file what is learned goes to, or NULL */
     pthread_mutex_t lock;        /* guards all that follows */
     bool is_ready;               /* the lock was made */
+    pen__allow_bounds bounds;
     double share, threshold;
     pen__ranking ranking;
     int n_until_threshold; /* samples until it is worked out again */
@@ -65,6 +72,12 @@ void pen__allow_warning(pen__allow *allow, char *dst, size_t dst_cap);
 /* Does the share mean anything for this policy? */
 bool pen__allow_has_share(const pen__allow *allow);
 void pen__allow_set_share(pen__allow *allow, double share);
+
+/* As far as this policy ever goes, which is where it begins; `auto` may be held back from there,
+ * others go as far as they go. */
+pen__allow_bounds pen__allow_widest(const pen__allow *allow);
+bool pen__allow_has_bounds(const pen__allow *allow);
+void pen__allow_set_bounds(pen__allow *allow, const pen__allow_bounds *bounds);
 
 /* What was foreseen of a sample when it was asked for. */
 typedef struct pen__foreseen {

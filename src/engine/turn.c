@@ -58,6 +58,18 @@ static bool has_offload(const pen_loader *loader)
     return loader->allow.is_ready && pen__allow_has_share(&loader->allow);
 }
 
+/* How far storage nodes ever go, and whether less can be asked for. */
+static pen__allow_bounds widest(const pen_loader *loader)
+{
+    const pen__allow *allow = &loader->allow;
+    return allow->is_ready ? pen__allow_widest(allow) : (pen__allow_bounds){0, PEN_CODEC_NONE};
+}
+
+static bool has_bounds(const pen_loader *loader)
+{
+    return loader->allow.is_ready && pen__allow_has_bounds(&loader->allow);
+}
+
 /* The range of a knob of this loader. */
 static void range_of(const pen_loader *loader, int knob, double *min, double *max)
 {
@@ -83,6 +95,14 @@ static void range_of(const pen_loader *loader, int knob, double *min, double *ma
     case PEN_KNOB_OFFLOAD:
         *min = 0;
         *max = has_offload(loader);
+        break;
+    case PEN_KNOB_CUT_WIRE:
+        *max = widest(loader).cut_wire;
+        *min = has_bounds(loader) ? 0 : *max;
+        break;
+    case PEN_KNOB_CODEC:
+        *max = widest(loader).codec;
+        *min = has_bounds(loader) ? 0 : *max;
         break;
     default:
         *min = 0;
@@ -189,6 +209,10 @@ static int apply(pen_loader *loader)
     pen__gate_limit(&loader->io, io >= workers + readers ? 0 : io);
     if (has_offload(loader))
         pen__allow_set_share(&loader->allow, value[PEN_KNOB_OFFLOAD]);
+    if (has_bounds(loader))
+        pen__allow_set_bounds(
+            &loader->allow,
+            &(pen__allow_bounds){(int)value[PEN_KNOB_CUT_WIRE], (pen_codec)value[PEN_KNOB_CODEC]});
     want_shares(loader, value);
     return got_workers < workers || got_readers < readers ? PEN_ENOMEM : 0;
 }
@@ -202,6 +226,8 @@ int pen__board_init(pen_loader *loader)
     const int most = pen__loader_max_ready(loader);
     value[PEN_KNOB_READY_BATCHES] = o->ready_batches < most ? o->ready_batches : most;
     value[PEN_KNOB_OFFLOAD] = has_offload(loader);
+    value[PEN_KNOB_CUT_WIRE] = widest(loader).cut_wire;
+    value[PEN_KNOB_CODEC] = widest(loader).codec;
     value[PEN_KNOB_IO] = loader->max_workers > LEAST_IO ? loader->max_workers : LEAST_IO;
     board->pinned = o->pinned_knobs;
     pthread_mutex_lock(&board->lock);

@@ -345,6 +345,17 @@ static double plan_offload(memory *m, const pen_policy_state *s, const pen_knob_
     return share;
 }
 
+/* What a node does with a sample, and how it codes it, is chosen sample by sample, by the bytes
+ * that a second of its processor saves (engine/allow.h).  A bound for all of them could only take
+ * away from that: wherever others left them, they are open. */
+static void open_bounds(const pen_knob_info *table, pen_knobs *knobs)
+{
+    static const int bounds[] = {PEN_KNOB_CUT_WIRE, PEN_KNOB_CODEC};
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (pen__is_free(table, bounds[i]))
+            knobs->value[bounds[i]] = table[bounds[i]].max;
+}
+
 static void decide_threads(memory *m, const pen_policy_state *state, const pen_knob_info *table,
                            pen_knobs *knobs, char *reason)
 {
@@ -393,6 +404,7 @@ static void decide(void *own, const pen_policy_state *state, const pen_knob_info
     const double share = plan_offload(m, state, table, knobs->value[PEN_KNOB_OFFLOAD], reason);
     decide_threads(m, state, table, knobs, reason);
     knobs->value[PEN_KNOB_OFFLOAD] = share; /* whatever a trial took back */
+    open_bounds(table, knobs);
 }
 
 const pen_knob_policy pen__policy_model = {

@@ -82,6 +82,75 @@ static void with_a_share_of_one_everything_is_left_to_the_node(void **state)
     pen__allow_fini(&allow);
 }
 
+static bool is_within(const pen__choice *choice, const pen__allow_bounds *bounds)
+{
+    const uint32_t pixels = 1U << PEN__FORM_PIXELS | 1U << PEN__FORM_PIXELS_CODED;
+    const uint32_t bytes = 1U << PEN__FORM_ZSTD | 1U << PEN__FORM_LZ4 | 1U << PEN__FORM_SNAPPY;
+    uint32_t outside = bounds->cut_wire == 0 ? pixels : 0;
+    outside |= bounds->codec < PEN_CODEC_BYTES ? bytes : 0;
+    outside |= bounds->codec < PEN_CODEC_PIXELS ? 1U << PEN__FORM_PIXELS_CODED : 0;
+    return choice->max_cut <= bounds->cut_wire && !(choice->forms & outside);
+}
+
+/* With every sample, whatever its worth; and what is within them is still done. */
+static void bounds_hold_for_every_sample(void **state)
+{
+    (void)state;
+    begin(PEN_OFFLOAD_AUTO);
+    all_that_is_known_come();
+    assert_true(pen__allow_has_bounds(&allow));
+    for (int cut = pen__allow_widest(&allow).cut_wire; cut >= 0; cut--)
+        for (int codec = PEN_CODEC_PIXELS; codec >= PEN_CODEC_NONE; codec--)
+            for (int i = 0; i < N; i++) {
+                const pen__allow_bounds bounds = {cut, (pen_codec)codec};
+                pen__allow_set_bounds(&allow, &bounds);
+                pen__allow_set_share(&allow, i % 2 ? 0.9 : 1);
+                const pen__foreseen f = choose(i, 100000 + 300 * (size_t)i);
+                assert_true(is_within(&f.choice, &bounds));
+                assert_true(i % 2 || f.choice.forms >> PEN__FORM_JPEG_CUT & 1);
+                const bool has_pixels = !isinf(f.estimate.of[PEN__FORM_PIXELS].bytes);
+                assert_int_equal(has_pixels, cut > 0);
+            }
+    pen__allow_fini(&allow);
+}
+
+/* A plan that knew nothing of them would count on savings that cannot be had. */
+static void what_would_be_saved_is_within_bounds(void **state)
+{
+    (void)state;
+    double saved[3];
+    begin(PEN_OFFLOAD_AUTO);
+    all_that_is_known_come();
+    pen__allow_set_share(&allow, 0.999);
+    static const pen__allow_bounds bounds[3] = {
+        {4, PEN_CODEC_PIXELS}, {4, PEN_CODEC_NONE}, {0, PEN_CODEC_NONE}};
+    for (int k = 0; k < 3; k++) {
+        pen__allow_set_bounds(&allow, &bounds[k]);
+        for (int i = 0; i < N; i++)
+            choose(i, 100000 + 300 * (size_t)i);
+        saved[k] = pen__allow_gain(&allow, 1).saved_bytes;
+    }
+    assert_true(saved[0] > 1.05 * saved[1] && saved[1] > 1.05 * saved[2] && saved[2] > 0);
+    pen__allow_fini(&allow);
+}
+
+static void policies_that_are_compared_with_go_as_far_as_they_go(void **state)
+{
+    (void)state;
+    static const int cuts[PEN_OFFLOAD_COUNT] = {
+        [PEN_OFFLOAD_NONE] = 0,   [PEN_OFFLOAD_ALL] = 4,      [PEN_OFFLOAD_RESIZE] = 2,
+        [PEN_OFFLOAD_SOPHON] = 2, [PEN_OFFLOAD_FASTFLOW] = 4,
+    };
+    for (int kind = PEN_OFFLOAD_NONE; kind < PEN_OFFLOAD_COUNT; kind++) {
+        begin((pen_offload)kind);
+        assert_false(pen__allow_has_bounds(&allow));
+        const pen__allow_bounds widest = pen__allow_widest(&allow);
+        assert_int_equal(widest.cut_wire, cuts[kind]);
+        assert_int_equal(widest.codec, PEN_CODEC_NONE);
+        pen__allow_fini(&allow);
+    }
+}
+
 static void with_less_fewer_samples_are_worked_on(void **state)
 {
     (void)state;
@@ -387,6 +456,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_a_share_of_one_everything_is_left_to_the_node),
+        cmocka_unit_test(bounds_hold_for_every_sample),
+        cmocka_unit_test(what_would_be_saved_is_within_bounds),
+        cmocka_unit_test(policies_that_are_compared_with_go_as_far_as_they_go),
         cmocka_unit_test(with_less_fewer_samples_are_worked_on),
         cmocka_unit_test(a_share_is_that_of_all_steps),
         cmocka_unit_test(sophon_sends_crops_that_are_resized_or_files),

@@ -320,6 +320,51 @@ static void the_share_is_a_knob_where_samples_are_weighed(void **state)
     }
 }
 
+static void bounds_are_knobs_of_auto(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        use_parcels(i > 0);
+        pen_loader_opts o = options(1);
+        o.offload = i == 1 ? PEN_OFFLOAD_ALL : PEN_OFFLOAD_AUTO;
+        pen_loader *loader = open_loader(&o);
+        const double widest = i == 0 ? 0 : (double)pipe_->n_image_ops;
+        pen_knob_info cut, codec;
+        pen_knobs knobs;
+        pen_loader_get_knobs(loader, &knobs);
+        assert_int_equal(pen_loader_knob(loader, PEN_KNOB_CUT_WIRE, &cut), 0);
+        assert_int_equal(pen_loader_knob(loader, PEN_KNOB_CODEC, &codec), 0);
+        assert_true(cut.max == widest && cut.min == (i == 1 ? widest : 0) && cut.is_integer);
+        assert_true(codec.max == (i == 2 ? PEN_CODEC_PIXELS : 0) && codec.min == 0);
+        assert_true(knobs.value[PEN_KNOB_CUT_WIRE] == cut.max);
+        assert_true(knobs.value[PEN_KNOB_CODEC] == codec.max);
+        pen_loader_free(loader);
+    }
+}
+
+static void nothing_beyond_the_bounds_is_sent(void **state)
+{
+    (void)state;
+    const uint64_t want = hash_of_files(1);
+    for (int cut = 0; cut <= (int)pipe_->n_image_ops; cut++)
+        for (int codec = PEN_CODEC_NONE; codec <= PEN_CODEC_PIXELS; codec++) {
+            pen_loader_opts o = options(2);
+            o.offload = PEN_OFFLOAD_AUTO;
+            node.forms = AS_ASKED;
+            for (int i = 0; i < PEN__FORM_COUNT; i++)
+                node.n_of_form[i] = 0;
+            pen_loader *loader = open_loader(&o);
+            turn(loader, PEN_KNOB_CUT_WIRE, cut);
+            turn(loader, PEN_KNOB_CODEC, codec);
+            assert_true(hash_of_epochs(loader, 1) == want);
+            pen_loader_free(loader);
+            const int n_coded = node.n_of_form[PEN__FORM_PIXELS_CODED];
+            assert_true(codec == PEN_CODEC_PIXELS || n_coded == 0);
+            assert_true(cut > 0 || node.n_of_form[PEN__FORM_PIXELS] + n_coded == 0);
+            assert_true(cut == 0 || n_coded + node.n_of_form[PEN__FORM_PIXELS] > 0);
+        }
+}
+
 static void policies_have_names(void **state)
 {
     (void)state;
@@ -437,6 +482,27 @@ static void a_wrong_parcel_is_nothing_to_skip_a_sample_for(void **state)
     }
 }
 
+/* Intact as it came, and still not what it says: then the file is asked for. */
+static void a_parcel_that_cannot_be_opened_comes_as_a_file(void **state)
+{
+    (void)state;
+    const uint32_t forms[] = {1U << PEN__FORM_JPEG_CUT, 1U << PEN__FORM_PIXELS_CODED,
+                              1U << PEN__FORM_ZSTD, 1U << PEN__FORM_LZ4};
+    const uint64_t want = hash_of_files(2);
+    node.spoils = true;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
+        for (int workers = 0; workers <= 2; workers += 2) {
+            pen_loader_opts o = options(workers);
+            node.n_of_form[PEN__FORM_RAW] = 0;
+            node.insists = forms[i];
+            pen_loader *loader = open_loader(&o);
+            turn(loader, PEN_KNOB_READ_AHEAD, workers ? 6 : 0);
+            assert_true(hash_of_epochs(loader, 2) == want);
+            pen_loader_free(loader);
+            assert_true(node.n_of_form[PEN__FORM_RAW] >= PICTURES);
+        }
+}
+
 /* A file that is bad where it is stored is bad here in the same way. */
 static void bad_files_are_replaced_as_if_they_were_here(void **state)
 {
@@ -482,27 +548,6 @@ static void damaged_files_that_come_packed_are_the_samples_fault(void **state)
     static const int forms[] = {1 << PEN__FORM_RAW, 1 << PEN__FORM_ZSTD, 1 << PEN__FORM_LZ4,
                                 1 << PEN__FORM_SNAPPY, -1};
     char path[128];
-/* Intact as it came, and still not what it says: then the file is asked for. */
-static void a_parcel_that_cannot_be_opened_comes_as_a_file(void **state)
-{
-    (void)state;
-    const uint32_t forms[] = {1U << PEN__FORM_JPEG_CUT, 1U << PEN__FORM_PIXELS_CODED,
-                              1U << PEN__FORM_ZSTD, 1U << PEN__FORM_LZ4};
-    const uint64_t want = hash_of_files(2);
-    node.spoils = true;
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++)
-        for (int workers = 0; workers <= 2; workers += 2) {
-            pen_loader_opts o = options(workers);
-            node.n_of_form[PEN__FORM_RAW] = 0;
-            node.insists = forms[i];
-            pen_loader *loader = open_loader(&o);
-            turn(loader, PEN_KNOB_READ_AHEAD, workers ? 6 : 0);
-            assert_true(hash_of_epochs(loader, 2) == want);
-            pen_loader_free(loader);
-            assert_true(node.n_of_form[PEN__FORM_RAW] >= PICTURES);
-        }
-}
-
     snprintf(path, sizeof path, "%s/class0/0006.jpg", dir);
     cut_short_behind_a_remark(path);
     pen_loader_opts o = options(2);
@@ -667,11 +712,14 @@ int main(void)
         TEST(all_or_nothing_is_decided_by_the_first_samples),
         TEST(the_environment_speaks_for_loaders_that_are_not_told),
         TEST(the_share_is_a_knob_where_samples_are_weighed),
+        TEST(bounds_are_knobs_of_auto),
+        TEST(nothing_beyond_the_bounds_is_sent),
         TEST(policies_have_names),
         TEST(a_tight_budget_changes_nothing),
         TEST(what_comes_in_is_counted_as_it_comes),
         TEST(a_dead_line_is_an_error_that_names_the_sample),
         TEST(a_wrong_parcel_is_nothing_to_skip_a_sample_for),
+        TEST(a_parcel_that_cannot_be_opened_comes_as_a_file),
         TEST(bad_files_are_replaced_as_if_they_were_here),
         TEST(a_batch_waits_for_a_dead_line_once),
         TEST(damaged_files_that_come_packed_are_the_samples_fault),
@@ -683,4 +731,3 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-        TEST(a_parcel_that_cannot_be_opened_comes_as_a_file),

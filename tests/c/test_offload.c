@@ -495,6 +495,32 @@ static void the_model_turns_the_knob(void **state)
     assert_true(share_of_model(&j, true) == 1);
 }
 
+/* Another policy may have left them anywhere; a person who sets one means it. */
+static void the_model_opens_bounds_that_nobody_has_set(void **state)
+{
+    (void)state;
+    const pen_knob_policy *model = pen_policy_find("model");
+    pen_knob_info table[PEN_KNOB_COUNT];
+    pen_knobs knobs;
+    char reason[PEN_REASON_CAP];
+    void *memory = calloc(1, model->memory_bytes);
+    job j = {.truth = usual(), .dice = 2};
+    for (int i = 0; i < PEN_KNOB_COUNT; i++) {
+        table[i] = (pen_knob_info){.name = "knob", .min = 1, .max = 1};
+        knobs.value[i] = 1;
+    }
+    table[PEN_KNOB_CUT_WIRE] = (pen_knob_info){.name = "cut_wire", .max = 4, .is_integer = true};
+    table[PEN_KNOB_CODEC] =
+        (pen_knob_info){.name = "codec", .max = 2, .is_integer = true, .is_pinned = true};
+    const pen_policy_state s = live(&j);
+    model->decide(memory, &s, table, &knobs, reason);
+    assert_true(knobs.value[PEN_KNOB_CUT_WIRE] == 4 && knobs.value[PEN_KNOB_CODEC] == 1);
+    table[PEN_KNOB_CODEC].is_pinned = false;
+    model->decide(memory, &s, table, &knobs, reason);
+    assert_true(knobs.value[PEN_KNOB_CODEC] == 2);
+    free(memory);
+}
+
 static void a_job_that_waits_for_its_own_processors_offloads_nothing(void **state)
 {
     (void)state;
@@ -548,6 +574,7 @@ int main(void)
         cmocka_unit_test(what_others_leave_is_taken_soon),
         cmocka_unit_test(an_allowance_that_nobody_gets_does_little_harm),
         cmocka_unit_test(the_model_turns_the_knob),
+        cmocka_unit_test(the_model_opens_bounds_that_nobody_has_set),
         cmocka_unit_test(periods_in_which_nobody_is_there_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ def test_knobs_are_attributes_and_a_mapping(loader):
     assert loader.knobs.workers == 1
     knobs["io"] = 7
     assert knobs.io == 7
-    assert list(knobs) == knobs.keys() and len(knobs) == 9
+    assert list(knobs) == knobs.keys() and len(knobs) == 11
     assert "workers=1 (pinned)" in repr(knobs)
 
 

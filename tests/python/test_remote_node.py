@@ -106,6 +106,15 @@ def test_how_many_samples_are_worked_on_changes_nothing(share, port, folder, ops
 
 
 def test_fed_loaders_have_policies_too(port, folder, ops, digests):
+@pytest.mark.parametrize("bounds", [{"cut_wire": 0}, {"cut_wire": 1, "codec": 0}, {"codec": 1}])
+def test_how_far_nodes_may_go_changes_nothing(bounds, port, folder, ops, digests):
+    url = f"penstock://127.0.0.1:{port}/pictures"
+    loader = penstock.Loader(url, ops, 4, shuffle=True, seed=5, num_workers=2)
+    loader.knobs.set(**bounds)
+    assert digests(loader) + digests(loader) == stream(folder, ops, digests, epochs=2)
+    assert {name: loader.knobs[name] for name in bounds} == bounds
+
+
     batches = [[0, 3, 3], [1, 2]]
     paths = {"all": f"penstock://127.0.0.1:{port}/pictures", "none": folder}
     found = [
@@ -153,6 +162,35 @@ def test_where_nothing_can_be_kept_there_is_one_warning(port, folder, ops, diges
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own on which not a byte is free."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system is not allowed here")
+    try:
+        with contextlib.suppress(OSError), (place / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_full_disks_at_both_ends_change_nothing(folder, ops, digests, full_disk, monkeypatch):
+    want = stream(folder, ops, digests, epochs=3)
+    monkeypatch.setenv("PENSTOCK_CACHE", str(full_disk))
+    with serving("--name", "pictures", folder) as port:
+        url = f"penstock://127.0.0.1:{port}/pictures"
+        with pytest.warns(RuntimeWarning, match="not kept for the next run") as caught:
+            found = stream(url, ops, digests, epochs=3)
+    assert len(caught) == 1
+    assert found == want
+    assert not list(full_disk.rglob("*.profile"))
+
+
 def test_bad_samples_are_bad_in_the_same_way(on_error, spoiled, ops, digests):
     with serving("--name", "x", spoiled) as port:
         paths = (spoiled, f"penstock://127.0.0.1:{port}/x")
