@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -105,7 +106,6 @@ def test_how_many_samples_are_worked_on_changes_nothing(share, port, folder, ops
     assert digests(loader) + digests(loader) == stream(folder, ops, digests, epochs=2)
 
 
-def test_fed_loaders_have_policies_too(port, folder, ops, digests):
 @pytest.mark.parametrize("bounds", [{"cut_wire": 0}, {"cut_wire": 1, "codec": 0}, {"codec": 1}])
 def test_how_far_nodes_may_go_changes_nothing(bounds, port, folder, ops, digests):
     url = f"penstock://127.0.0.1:{port}/pictures"
@@ -115,6 +115,7 @@ def test_how_far_nodes_may_go_changes_nothing(bounds, port, folder, ops, digests
     assert {name: loader.knobs[name] for name in bounds} == bounds
 
 
+def test_fed_loaders_have_policies_too(port, folder, ops, digests):
     batches = [[0, 3, 3], [1, 2]]
     paths = {"all": f"penstock://127.0.0.1:{port}/pictures", "none": folder}
     found = [
@@ -161,7 +162,6 @@ def test_where_nothing_can_be_kept_there_is_one_warning(port, folder, ops, diges
     assert found == stream(folder, ops, digests, epochs=3)
 
 
-@pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own on which not a byte is free."""
@@ -191,6 +191,7 @@ def test_full_disks_at_both_ends_change_nothing(folder, ops, digests, full_disk,
     assert not list(full_disk.rglob("*.profile"))
 
 
+@pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_bad_samples_are_bad_in_the_same_way(on_error, spoiled, ops, digests):
     with serving("--name", "x", spoiled) as port:
         paths = (spoiled, f"penstock://127.0.0.1:{port}/x")
