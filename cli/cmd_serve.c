@@ -294,6 +294,9 @@ static bool open_node(serving *s, pen_node **node)
 
 /* Signals are blocked.  0: one came. */
 static int wait_for_end(const pen_node *node, const sigset_t *signals)
+    else if (pen_node_left_out(*node) > 0)
+        cli_complain("%lld links lead out of what is served, and were left out",
+                     (long long)pen_node_left_out(*node));
 {
     const struct timespec period = {0, LOOK_MS * 1000000L};
     while (pen_node_is_running(node))

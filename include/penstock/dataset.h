@@ -101,8 +101,9 @@ typedef struct pen_dataset_opts {
      * ends opening with PEN_ECANCELED. */
     int (*progress)(void *ctx, int64_t done, int64_t total);
     void *progress_ctx;
-    /* Read no file that a link or ".." leads out of the directory to: PEN_EIO names it.  For
-     * servers; needs Linux 5.6.  Default false: links are followed. */
+    /* Read no file that a link or ".." leads out of the directory to: PEN_EIO names it; in a folder
+     * such links are left out.  For servers; needs Linux 5.6.  Default false: links are followed.
+     */
     bool is_confined;
     /* Called now and then while a thread of the program's own waits for a sample of a remote
      * dataset: in pen_dataset_read, in pen_loader_replay, and in pen_loader_next of a loader

@@ -62,13 +62,16 @@ PEN_API void pen_node_opts_init(pen_node_opts *opts);
  * token or TLS.  What `opts` points to may go afterwards.  On success the caller owns *out. */
 PEN_API int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error *err);
 /* Serve what pen_dataset_open opens, before the node is started.  Nothing outside of it is ever
- * read: links that lead out of a directory are refused.  name: 1 to 64 of A-Z a-z 0-9 . _ -, or
- * NULL: the last part of the path, without .tar.  `opts` may be NULL. */
+ * read: links that lead out of a directory are left out, those that become such later are refused.
+ * name: 1 to 64 of A-Z a-z 0-9 . _ -, or NULL: the last part of the path, without .tar.  `opts` may
+ * be NULL. */
 PEN_API int pen_node_add(pen_node *node, const char *name, const char *spec,
                          const pen_dataset_opts *opts, pen_error *err);
 PEN_API int pen_node_start(pen_node *node, pen_error *err);
 /* Where it listens, as text in `dst`; its length (0 before the start), or PEN_ENOSPC. */
 PEN_API int64_t pen_node_address(const pen_node *node, char *dst, size_t dst_cap);
+/* How many links were left out of what was added. */
+PEN_API int64_t pen_node_left_out(const pen_node *node);
 /* False once it was stopped, or cannot go on: then stop it and look for another. */
 PEN_API bool pen_node_is_running(const pen_node *node);
 /* Accept nothing more, let what is under way go on for up to grace_s, cut off the rest, wait for

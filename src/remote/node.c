@@ -18,6 +18,7 @@
 #include "engine/http_guard.h"
 #include "remote/node_impl.h"
 #include "source/names.h"
+#include "source/source.h"
 #include "telemetry/limits.h"
 
 enum {
@@ -268,6 +269,14 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
 
 static int listen_there(pen_node *node, pen_error *err)
 {
+int64_t pen_node_left_out(const pen_node *node)
+{
+    int64_t n = 0;
+    for (int i = 0; i < node->n_served; i++)
+        n += node->served[i].ds->n_outside;
+    return n;
+}
+
     int fd = pen__listen_near(&node->place, 1, BACKLOG);
     pen__place_write(&node->place, node->address);
     if (fd < 0) {

@@ -46,20 +46,26 @@ int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *
     return keep_regular(fd, path, st, err);
 }
 
-int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *err)
+int pen__openat_beneath(int dir_fd, const char *path, int flags)
 {
-    const struct open_how how = {.flags = FLAGS,
+    const struct open_how how = {.flags = (uint64_t)flags,
                                  .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    pen__shown shown;
     long fd = -1;
     for (int i = 0; i < BENEATH_TRIES; i++) {
         fd = syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
         if (fd >= 0 || (errno != EINTR && errno != EAGAIN))
             break;
     }
+    return fd < 0 ? -errno : (int)fd;
+}
+
+int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *err)
+{
+    pen__shown shown;
+    const int fd = pen__openat_beneath(dir_fd, path, FLAGS);
     if (fd >= 0)
-        return keep_regular((int)fd, path, st, err);
-    const int reason = errno;
+        return keep_regular(fd, path, st, err);
+    const int reason = -fd;
     pen__show(&shown, path, strlen(path));
     if (reason == EXDEV || reason == ELOOP)
         return pen__fail(err, PEN_EIO, -1,

@@ -92,6 +92,7 @@ struct pen_dataset {
     char *root;        /* folder, list: the directory, manifest: the one it is in; for messages */
     int root_fd;       /* what names are relative to, or -1 */
     bool is_confined;  /* links do not lead out of it, and messages do not tell where it is */
+    int64_t n_outside; /* folder: links that would have, and were left out */
     uint64_t *headers; // (index.n): of images, as far as they are known (engine/headers.h); or NULL
     void *state;       /* tar: its shards */
     size_t state_bytes;
