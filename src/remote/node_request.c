@@ -144,7 +144,10 @@ static bool parse_place(const char *text, size_t len, uint64_t *out)
 
 pen__range_kind pen__range_parse(const char *text, uint64_t length, uint64_t *from, uint64_t *to)
 {
-    const char *first = text ? after(text, "bytes=") : NULL, *dash = first ? strchr(first, '-') : 0;
+    static const char unit[] = "bytes="; /* in any case: RFC 9110 */
+    const bool is_ours = text && strncasecmp(text, unit, sizeof unit - 1) == 0;
+    const char *first = is_ours ? text + sizeof unit - 1 : NULL;
+    const char *dash = first ? strchr(first, '-') : NULL;
     uint64_t a = 0, b = 0;
     *from = 0;
     *to = length;

@@ -101,6 +101,8 @@ static void ranges_are_within_the_sample(void **state)
     } cases[] = {
         {"bytes=0-99", 1000, PEN__RANGE_PART, 0, 100},
         {"bytes=0-0", 1000, PEN__RANGE_PART, 0, 1},
+        {"Bytes=0-1", 1000, PEN__RANGE_PART, 0, 2}, /* names of units are of any case */
+        {"BYTES=-100", 1000, PEN__RANGE_PART, 900, 1000},
         {"bytes=999-", 1000, PEN__RANGE_PART, 999, 1000},
         {"bytes=10-5000", 1000, PEN__RANGE_PART, 10, 1000},
         {"bytes=0-18446744073709551615", 1000, PEN__RANGE_PART, 0, 1000},
@@ -127,6 +129,8 @@ static void ranges_are_within_the_sample(void **state)
         {"bytes=00000000000000000000000000-0000000000000000000000005", 1000, PEN__RANGE_PART, 0, 6},
         {"bytes=18446744073709551616x-", 1000, PEN__RANGE_WHOLE, 0, 1000},
         {"lines=0-1", 1000, PEN__RANGE_WHOLE, 0, 1000},
+        {"byte=0-1", 1000, PEN__RANGE_WHOLE, 0, 1000},
+        {"bytes", 1000, PEN__RANGE_WHOLE, 0, 1000},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         uint64_t from, to;
