@@ -1,0 +1,173 @@
+"""Descriptions of pipelines and what is drawn are what docs/protocol.md says, and no more."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import encoded
+
+from penstock import transforms as T
+from penstock.sample import pipeline
+
+PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+SECTION = PAGE.split("### Descriptions of pipelines")[1].split("### What is drawn")[0]
+
+# ---- descriptions ----
+
+IMAGE_OPS = [
+    T.Resize(20), T.CenterCrop(8), T.RandomCrop(8), T.Pad(1), T.RandomResizedCrop(8),
+    T.RandomHorizontalFlip(), T.RandomVerticalFlip(), T.RandomGrayscale(), T.RandomInvert(),
+    T.RandomAutocontrast(), T.RandomEqualize(), T.RandomPosterize(4), T.RandomSolarize(128),
+    T.RandomAdjustSharpness(2), T.ColorJitter(0.4), T.Grayscale(3), T.RandomRotation(10),
+    T.RandomRotation(10, center=(1, 2)), T.RandomAffine(10), T.RandomPerspective(),
+    T.GaussianBlur(3), T.AutoAugment(), T.RandAugment(), T.TrivialAugmentWide(), T.AugMix(),
+    T.RandomApply([T.RandomInvert()]), T.RandomChoice([T.RandomInvert(), T.RandomEqualize()]),
+    T.RandomOrder([T.RandomInvert()]), T.RandomChoice([T.Compose([T.RandomInvert()])]),
+]  # fmt: skip
+TENSOR_OPS = [T.ToDtype(scale=True), T.Normalize(0.5, 0.25), T.RandomErasing(value="random")]
+
+
+def documented() -> dict[str, list[str]]:
+    found = {}
+    for names, settings in re.findall(r"^\| (`[A-Z].*?) \| (.*) \|$", SECTION, re.MULTILINE):
+        for name in re.findall(r"`(\w+)`", names):
+            found[name] = re.findall(r"`([a-z_]+)`", settings)
+    return found
+
+
+def operations(ops: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for op in ops:
+        yield op
+        yield from operations(op.get("ops", []))
+
+
+def test_settings_of_operations_are_those_of_the_table() -> None:
+    table, seen = documented(), {}
+    for op in IMAGE_OPS:
+        text = pipeline([op, T.CenterCrop(8), *TENSOR_OPS]).description
+        line = json.loads(text)
+        assert list(line) == ["numerics", "dtype", "layout", "ops"]
+        assert text.isascii() and not re.search(r"\s", text)
+        for found in operations(line["ops"]):
+            name, *settings = found
+            assert name == "op"
+            assert settings == table[found["op"]], found["op"]
+            seen[found["op"]] = True
+    assert seen.keys() == table.keys()
+
+
+def test_the_example_is_a_description() -> None:
+    example = re.search(r"^    (\{.*\})$", SECTION, re.MULTILINE)[1]
+    line = [T.RandomHorizontalFlip(), T.CenterCrop(8), T.ToTensor()]
+    assert pipeline(line).description == example
+
+
+@pytest.mark.parametrize("number", [0.8, 0.5, 1.0, 0.0, 1e-5, 1 / 3, 0.1])
+def test_floats_have_nine_digits(number: float) -> None:
+    text = pipeline([T.RandomInvert(number), T.CenterCrop(8)]).description
+    assert f'"RandomInvert","p":{float(np.float32(number)):.9g}}}' in text
+    assert all(f"`{written}`" in SECTION for written in ("0.800000012", "9.99999975e-06"))
+
+
+# ---- what is drawn ----
+
+
+def philox(counter: list[int], seed: int) -> list[int]:
+    """Ten rounds, as published."""
+    (a, b, c, d), low, high, mask = counter, seed & 0xFFFFFFFF, seed >> 32, 0xFFFFFFFF
+    for _ in range(10):
+        left, right = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (right >> 32) ^ b ^ low, right & mask, (left >> 32) ^ d ^ high, left & mask
+        low, high = (low + 0x9E3779B9) & mask, (high + 0xBB67AE85) & mask
+    return [a, b, c, d]
+
+
+class Draws:
+    """The numbers of one operation."""
+
+    def __init__(self, seed: int, epoch: int, sample: int, occurrence: int, op: int) -> None:
+        self.seed, self.block, self.words = seed, 0, []
+        self.counter = [sample & 0xFFFFFFFF, sample >> 32, epoch, occurrence | op << 16]
+
+    def word(self) -> int:
+        if not self.words:
+            a, b, c, d = self.counter
+            self.words = philox([a, b | self.block << 8, c, d], self.seed)
+            self.block += 1
+        return self.words.pop()
+
+    def unit(self) -> float:
+        return self.word() / 2**32
+
+    def range(self, low: float, high: float) -> float:
+        return low + (high - low) * self.unit()
+
+    def below(self, n: int) -> int:
+        high = self.word()
+        return ((high << 32 | self.word()) * n) >> 64
+
+    def order(self, n: int) -> tuple[int, ...]:
+        found = list(range(n))
+        for i in range(n - 1, 0, -1):
+            j = self.below(i + 1)
+            found[i], found[j] = found[j], found[i]
+        return tuple(found)
+
+    def box(self, width: int, height: int) -> tuple[int, ...] | None:
+        """RandomResizedCrop's, or None after ten attempts."""
+        scale = [float(np.float32(number)) for number in (0.08, 1)]
+        ratio = [math.log(float(np.float32(number))) for number in (3 / 4, 4 / 3)]
+        for _ in range(10):
+            area = width * height * self.range(*scale)
+            shape = math.exp(self.range(*ratio))
+            w, h = round(math.sqrt(area * shape)), round(math.sqrt(area / shape))
+            if 0 < w <= width and 0 < h <= height:
+                y = self.below(height - h + 1)
+                return self.below(width - w + 1), y, w, h
+        return None
+
+
+LINE = [
+    T.RandomHorizontalFlip(0.3),
+    T.RandomCrop((30, 34)),
+    T.RandomOrder([T.RandomInvert(), T.RandomApply([T.RandomEqualize()], p=0.8), T.Pad(0)]),
+    T.RandomResizedCrop(20),
+    T.ColorJitter(0.4, 0.3, 0.2, 0.1),
+]
+JITTER = [(0.6, 1.4), (0.7, 1.3), (0.8, 1.2), (-0.1, 0.1)]
+
+
+@pytest.mark.parametrize("sample", [0, 1, 22, 2**32 - 1, 2**32 + 5, 2**40 - 1])
+@pytest.mark.parametrize(
+    ("seed", "epoch", "occurrence"), [(5, 0, 0), (2**63 + 9, 2**32 - 1, 65535)]
+)
+def test_what_is_drawn_is_what_the_page_says(
+    sample: int, seed: int, epoch: int, occurrence: int
+) -> None:
+    line, file = pipeline(LINE), encoded(0)[1]  # 40 x 36
+    _, flip, crop, group, invert, apply, equalize, _, box, jitter = line.draw(
+        file, seed, epoch, sample, occurrence
+    )
+
+    def draws(op: int) -> Draws:
+        return Draws(seed, epoch, sample, occurrence, op)
+
+    assert flip["applied"] == (draws(1).unit() < float(np.float32(0.3)))
+    at = draws(2)
+    assert (crop["y"], crop["x"]) == (at.below(36 - 30 + 1), at.below(40 - 34 + 1))
+    assert group["order"] == draws(3).order(3)
+    assert invert["applied"] == (draws(4).unit() < 0.5)
+    assert apply["applied"] == (draws(5).unit() < float(np.float32(0.8)))
+    if apply["applied"]:
+        assert equalize["applied"] == (draws(6).unit() < 0.5)
+    expected = draws(8).box(34, 30)
+    assert expected is None or tuple(box[name] for name in "xywh") == expected
+    at = draws(9)
+    assert jitter["order"] == at.order(4)
+    ranges = [[float(np.float32(end)) for end in ends] for ends in JITTER]
+    assert jitter["factor"] == tuple(float(np.float32(at.range(*ends))) for ends in ranges)
