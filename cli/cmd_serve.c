@@ -24,19 +24,20 @@ static const char help[] =
     "  --token-file FILE      clients must know the token in it\n"
     "  --tls-cert FILE        certificate chain (PEM)\n"
     "  --tls-key FILE         its key (PEM)\n\n"
-    "Limits; a client is an address:\n"
+    "Limits; a client is an address, of IPv6 a network of 64 bits:\n"
     "  --memory SIZE          answers that are made or wait for their clients, half of it for\n"
     "                         one client (default 512MiB)\n"
     "  --buffer SIZE          of that, for one request (default 4MiB)\n"
     "  --max-connections N    in all (default 8192, or three quarters of ulimit -Hn)\n"
-    "  --max-per-client N     connections of one client (default 2048)\n"
+    "  --max-per-client N     connections of one client (default: a quarter of all)\n"
     "  --max-requests N       at once, then 503; some are left to others (default 512)\n"
     "  --max-header SIZE      of a request (default 32KiB)\n"
     "  --rate N               requests a second of one client, then 429 (default 20000)\n"
     "  --client-cpus N        cores that packing for one client may use; then its samples go\n"
-    "                         out as stored (default 0: no limit)\n"
+    "                         out as stored, and GET of one is told 503 (default 0: no limit)\n"
     "  --idle SECONDS         a connection without a request is closed (default 60)\n"
     "  --slow SECONDS         so is one that does not take the next piece (default 30)\n"
+    "  --slowest SIZE         or takes less than that a second over so long (default 4KiB)\n"
     "  --item-timeout SECONDS a sample that waits longer for a thread fails, one that takes\n"
     "                         longer to pack goes out in the smallest form found (default 4)\n\n"
     "SIGTERM and Ctrl-C end it; what is under way gets a second.\n"
@@ -60,6 +61,7 @@ enum option_number {
     OPT_CLIENT_CPUS,
     OPT_IDLE,
     OPT_SLOW,
+    OPT_SLOWEST,
     OPT_ITEM,
 };
 
@@ -81,6 +83,7 @@ static const struct option options[] = {
     {"client-cpus", required_argument, NULL, OPT_CLIENT_CPUS},
     {"idle", required_argument, NULL, OPT_IDLE},
     {"slow", required_argument, NULL, OPT_SLOW},
+    {"slowest", required_argument, NULL, OPT_SLOWEST},
     {"item-timeout", required_argument, NULL, OPT_ITEM},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -177,6 +180,8 @@ static bool take_limit(serving *s, int option, const char *text)
         return real("--idle", text, &s->opts.idle_s);
     case OPT_SLOW:
         return real("--slow", text, &s->opts.slow_s);
+    case OPT_SLOWEST:
+        return cli_memory("--slowest", text, &s->opts.slowest_bytes_per_s);
     case OPT_ITEM:
         return real("--item-timeout", text, &s->opts.item_s);
     default:
@@ -289,14 +294,14 @@ static bool open_node(serving *s, pen_node **node)
     cli_progress("indexing", 1, 1);
     if (rc)
         cli_complain("%s", err.text);
+    else if (pen_node_left_out(*node) > 0)
+        cli_complain("%lld links lead out of what is served, and were left out",
+                     (long long)pen_node_left_out(*node));
     return rc == 0;
 }
 
 /* Signals are blocked.  0: one came. */
 static int wait_for_end(const pen_node *node, const sigset_t *signals)
-    else if (pen_node_left_out(*node) > 0)
-        cli_complain("%lld links lead out of what is served, and were left out",
-                     (long long)pen_node_left_out(*node));
 {
     const struct timespec period = {0, LOOK_MS * 1000000L};
     while (pen_node_is_running(node))

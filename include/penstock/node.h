@@ -38,14 +38,15 @@ typedef struct pen_node_opts {
                               for one client */
     int64_t buffer_bytes;  /* of that, for one request */
     int max_connections;   /* in all */
-    int max_per_client;    /* connections of one client */
+    int max_per_client;    /* connections of one client; 0: a quarter of all */
     int max_requests;      /* that are worked on or answered at once; more are told 503.  Who has a
                               quarter of them gets more only while a quarter is free */
     int max_header_bytes;  /* of a request, all lines together */
     double requests_per_s; /* of one client, ten seconds' worth at once; more are told 429.
                               Not those for /healthz */
     double cpus_per_client; /* what packing for one client may take while it lasts, in cores; its
-                               further samples go out as they are stored.  0: no limit */
+                               further samples go out as they are stored, and single samples and
+                               pages of the manifest are told 503.  0: no limit */
     double idle_s;          /* a connection may be without a request, or take to send one */
     double slow_s;          /* a client may take to accept the next piece of an answer */
     double item_s;          /* a sample may wait for a thread: then it is an error, to try again;
@@ -54,6 +55,8 @@ typedef struct pen_node_opts {
     int32_t use_index;      /* default 1: keep in the cache directory where parts of JPEG files
                                begin, which makes cutting them quicker and changes no byte.  0: do
                                not.  PENSTOCK_INDEX=off in the environment does the same */
+    int64_t slowest_bytes_per_s; /* that a client may take an answer at, on average over slow_s in
+                                    which there was something to take */
 } pen_node_opts;
 
 PEN_API void pen_node_opts_init(pen_node_opts *opts);
@@ -67,11 +70,11 @@ PEN_API int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error
  * be NULL. */
 PEN_API int pen_node_add(pen_node *node, const char *name, const char *spec,
                          const pen_dataset_opts *opts, pen_error *err);
+/* How many links were left out of what was added. */
+PEN_API int64_t pen_node_left_out(const pen_node *node);
 PEN_API int pen_node_start(pen_node *node, pen_error *err);
 /* Where it listens, as text in `dst`; its length (0 before the start), or PEN_ENOSPC. */
 PEN_API int64_t pen_node_address(const pen_node *node, char *dst, size_t dst_cap);
-/* How many links were left out of what was added. */
-PEN_API int64_t pen_node_left_out(const pen_node *node);
 /* False once it was stopped, or cannot go on: then stop it and look for another. */
 PEN_API bool pen_node_is_running(const pen_node *node);
 /* Accept nothing more, let what is under way go on for up to grace_s, cut off the rest, wait for

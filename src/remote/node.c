@@ -36,13 +36,13 @@ void pen_node_opts_init(pen_node_opts *opts)
         .memory_bytes = (int64_t)512 << 20,
         .buffer_bytes = (int64_t)4 << 20,
         .max_connections = 8192,
-        .max_per_client = 2048,
         .max_requests = 512,
         .max_header_bytes = 32 * 1024,
         .requests_per_s = 20000, /* eight loaders of one machine, several times over */
         .cpus_per_client = 0,
         .idle_s = 60,
         .slow_s = 30,
+        .slowest_bytes_per_s = 4096,
         .item_s = 4, /* waiting and packing together below what clients take for a stall, 10 s */
         .use_index = 1,
     };
@@ -81,7 +81,7 @@ static int check_opts(const pen_node_opts *o, pen_error *err)
     if (rc == 0)
         rc = check_range("max_connections", o->max_connections, 1, 1 << 20, err);
     if (rc == 0)
-        rc = check_range("max_per_client", o->max_per_client, 1, 1 << 20, err);
+        rc = check_range("max_per_client", o->max_per_client, 0, 1 << 20, err);
     if (rc == 0)
         rc = check_range("max_requests", o->max_requests, 1, 1 << 20, err);
     if (rc == 0)
@@ -94,6 +94,8 @@ static int check_opts(const pen_node_opts *o, pen_error *err)
         rc = check_range("idle_s", o->idle_s, 0.1, 1e6, err);
     if (rc == 0)
         rc = check_range("slow_s", o->slow_s, 0.1, 1e6, err);
+    if (rc == 0)
+        rc = check_range("slowest_bytes_per_s", (double)o->slowest_bytes_per_s, 0, 0x1p60, err);
     return rc ? rc : check_range("item_s", o->item_s, 0.1, 1e6, err);
 }
 
@@ -147,6 +149,8 @@ static int set_up(pen_node *node, const pen_node_opts *opts, pen_error *err)
         return rc;
     if (node->opts.cpus == 0)
         node->opts.cpus = pen__limit_cores();
+    if (node->opts.max_per_client == 0)
+        node->opts.max_per_client = (node->opts.max_connections + 3) / 4;
     node->quota_cpus = pen__limit_quota();
     if (copy_text(&node->token, node->opts.token) ||
         copy_text(&node->tls_cert, node->opts.tls_cert) ||
@@ -265,10 +269,6 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
     return 0;
 }
 
-/* ---- start ---- */
-
-static int listen_there(pen_node *node, pen_error *err)
-{
 int64_t pen_node_left_out(const pen_node *node)
 {
     int64_t n = 0;
@@ -277,6 +277,10 @@ int64_t pen_node_left_out(const pen_node *node)
     return n;
 }
 
+/* ---- start ---- */
+
+static int listen_there(pen_node *node, pen_error *err)
+{
     int fd = pen__listen_near(&node->place, 1, BACKLOG);
     pen__place_write(&node->place, node->address);
     if (fd < 0) {

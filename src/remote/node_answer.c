@@ -27,6 +27,7 @@ enum MHD_Result pen__answer_with(pen__exchange *x, unsigned status, struct MHD_R
     pthread_mutex_lock(&node->lock);
     x->phase = PEN__PHASE_SENDING;
     x->peer->touched_ns = pen__now_ns();
+    pen__pace_begin(&x->pace, x->peer->touched_ns);
     if (status < sizeof node->stats.responses / sizeof node->stats.responses[0])
         node->stats.responses[status]++;
     pthread_mutex_unlock(&node->lock);
@@ -165,6 +166,7 @@ static ssize_t read_block(void *ctx, uint64_t at, char *dst, size_t cap)
     memcpy(dst, x->block.data + x->block_from + at, n);
     pthread_mutex_lock(&x->node->lock);
     x->peer->touched_ns = pen__now_ns();
+    x->pace.bytes += (int64_t)n;
     x->node->stats.sent_bytes += (int64_t)n;
     pthread_mutex_unlock(&x->node->lock);
     return (ssize_t)n;
@@ -270,6 +272,7 @@ static size_t take_bytes(pen__exchange *x, char *dst, size_t cap)
     if (n == 0)
         return 0;
     x->peer->touched_ns = pen__now_ns();
+    x->pace.bytes += (int64_t)n;
     node->stats.sent_bytes += (int64_t)n;
     if (was_full)
         x->runnable_ns = x->peer->touched_ns;
@@ -297,6 +300,8 @@ static ssize_t read_frames(void *ctx, uint64_t at, char *dst, size_t cap)
     x->is_suspended =
         !(x->queue.bytes > 0 || is_complete(x) || x->rc || node->is_closing); /* came meanwhile */
     const bool is_suspended = x->is_suspended;
+    if (is_suspended)
+        pen__pace_rest(&x->pace, pen__now_ns());
     pthread_mutex_unlock(&node->lock);
     if (!is_suspended)
         MHD_resume_connection(x->connection);

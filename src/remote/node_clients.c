@@ -85,18 +85,34 @@ static int make_room(pen__clients *clients)
     return oldest;
 }
 
+static int find(const pen__clients *clients, const uint8_t address[16])
+{
+    int index = *chain_of(clients, address);
+    while (index != NONE && memcmp(clients->all[index].address, address, 16) != 0)
+        index = clients->all[index].next;
+    return index;
+}
+
+bool pen__clients_may_connect(const pen__clients *clients, const struct sockaddr *address,
+                              const pen_node_opts *opts)
+{
+    uint8_t key[16];
+    simplify(address, key);
+    const int index = find(clients, key);
+    return index == NONE || clients->all[index].n_peers < opts->max_per_client;
+}
+
 pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
                                 int64_t now_ns, const pen_node_opts *opts)
 {
     uint8_t key[16];
     simplify(address, key);
-    int *chain = chain_of(clients, key), index = *chain;
-    while (index != NONE && memcmp(clients->all[index].address, key, sizeof key) != 0)
-        index = clients->all[index].next;
+    int index = find(clients, key);
     if (index == NONE) {
         index = make_room(clients);
         if (index == NONE)
             return NULL;
+        int *chain = chain_of(clients, key);
         clients->all[index] = (pen__client){.next = *chain,
                                             .filled_ns = now_ns,
                                             .tokens = opts->requests_per_s * REQUESTS_AT_ONCE_S,
@@ -145,4 +161,11 @@ bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_op
 void pen__client_used(pen__client *client, int64_t cpu_ns)
 {
     client->cpu_s -= (double)cpu_ns * 1e-9;
+}
+
+void pen__client_took(pen__client *client, int64_t cpu_ns)
+{
+    const double left = client->cpu_s - (double)cpu_ns * 1e-9;
+    if (client->cpu_s > 0)
+        client->cpu_s = left > 0 ? left : 0;
 }

@@ -32,6 +32,18 @@ static const char *header_of(struct MHD_Connection *connection, const char *name
 
 /* ---- connections; called by libmicrohttpd ---- */
 
+/* The library counts connections by address, and would let one client have a network's worth. */
+static enum MHD_Result may_connect(void *ctx, const struct sockaddr *address, socklen_t len)
+{
+    (void)len;
+    pen_node *node = ctx;
+    pthread_mutex_lock(&node->lock);
+    const bool may = pen__clients_may_connect(&node->clients, address, &node->opts);
+    node->stats.refused_connections += !may;
+    pthread_mutex_unlock(&node->lock);
+    return may ? MHD_YES : MHD_NO;
+}
+
 static void enter_peer(pen_node *node, struct MHD_Connection *connection, pen__peer *peer)
 {
     const union MHD_ConnectionInfo *address = MHD_get_connection_info(
@@ -90,6 +102,7 @@ struct MHD_Connection *pen__exchange_wake(pen__exchange *x)
         return NULL;
     x->is_suspended = false;
     x->peer->touched_ns = pen__now_ns();
+    pen__pace_go_on(&x->pace, x->peer->touched_ns);
     return x->connection;
 }
 
@@ -290,10 +303,23 @@ static enum MHD_Result receive(pen__exchange *x, const char *bytes, size_t len)
 
 /* ---- what is asked for ---- */
 
+/* Blocks have no smaller form for who has used its processor time: it comes back later. */
+static bool may_work(const pen__exchange *x)
+{
+    pen_node *node = x->node;
+    pthread_mutex_lock(&node->lock);
+    const bool may = pen__client_may_pack(x->client, pen__now_ns(), &node->opts);
+    pthread_mutex_unlock(&node->lock);
+    return may;
+}
+
 /* Let a thread make the block; `handle` will be called again. */
 static enum MHD_Result wait_for_block(pen__exchange *x)
 {
     pen_node *node = x->node;
+    if (!may_work(x))
+        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
+                                 "this address has used its processor time");
     MHD_suspend_connection(x->connection);
     pthread_mutex_lock(&node->lock);
     x->phase = PEN__PHASE_WAITING;
@@ -353,6 +379,15 @@ static pen_pipeline *find_pipeline(pen_node *node, const char *hash)
     return pipe;
 }
 
+/* Reading a body is done for its client as packing is. */
+static void charge(pen__exchange *x, int64_t cpu_ns)
+{
+    pthread_mutex_lock(&x->node->lock);
+    pen__client_took(x->client, cpu_ns);
+    x->node->stats.parse_cpu_ns += cpu_ns;
+    pthread_mutex_unlock(&x->node->lock);
+}
+
 static enum MHD_Result ask_samples(pen__exchange *x)
 {
     pen_node *node = x->node;
@@ -360,7 +395,9 @@ static enum MHD_Result ask_samples(pen__exchange *x)
     x->order = pen__malloc(sizeof *x->order);
     if (!x->order)
         return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
+    const int64_t began = pen__thread_cpu_ns();
     int rc = pen__node_order_parse(x->order, x->body ? x->body : "", x->body_len, &err);
+    charge(x, pen__thread_cpu_ns() - began);
     if (rc)
         return pen__answer_error(
             x, rc == PEN_ELIMIT ? MHD_HTTP_CONTENT_TOO_LARGE : MHD_HTTP_BAD_REQUEST, err.text);
@@ -393,7 +430,9 @@ static enum MHD_Result put_pipeline(pen__exchange *x)
     pen_pipeline_unref(pipe);
     if (is_known)
         return answer_put(x, false);
+    const int64_t began = pen__thread_cpu_ns();
     int rc = pen__describe_read(&pipe, body, x->body_len, &err);
+    charge(x, pen__thread_cpu_ns() - began);
     if (rc)
         return pen__answer_error(
             x, rc == PEN_ENOMEM ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_UNPROCESSABLE_CONTENT,
@@ -533,10 +572,9 @@ void pen__node_call_start(void *ctx)
     };
     const struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     node->daemon = MHD_start_daemon(
-        flags, 0, NULL, NULL, handle, node, MHD_OPTION_LISTEN_SOCKET, node->fd,
+        flags, 0, may_connect, node, handle, node, MHD_OPTION_LISTEN_SOCKET, node->fd,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, node, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, node, MHD_OPTION_CONNECTION_LIMIT, (unsigned)node->opts.max_connections,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)node->opts.max_per_client,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)node->opts.max_header_bytes,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
         MHD_OPTION_URI_LOG_CALLBACK, pen__head_count_arguments, NULL, MHD_OPTION_ARRAY,

@@ -104,15 +104,22 @@ typedef struct pen__clients {
 
 int pen__clients_init(pen__clients *clients, int max_connections);
 void pen__clients_fini(pen__clients *clients);
+/* Has it fewer connections than a client may have? */
+bool pen__clients_may_connect(const pen__clients *clients, const struct sockaddr *address,
+                              const pen_node_opts *opts);
 /* The account of an address, with one more connection.  NULL: there are too many. */
 pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
                                 int64_t now_ns, const pen_node_opts *opts);
 void pen__clients_leave(pen__client *client);
 /* May it make a request now?  Then one less is left. */
 bool pen__client_may_ask(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
-/* May more be packed for it? */
+/* May more be worked out for it? */
 bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
+/* What that took.  It may leave a debt. */
 void pen__client_used(pen__client *client, int64_t cpu_ns);
+/* What was done for it in any case.  It leaves none: reading orders and sending stored files for
+ * hours is to keep nobody out for hours. */
+void pen__client_took(pen__client *client, int64_t cpu_ns);
 
 /* ---- pipelines ---- */
 
@@ -181,6 +188,22 @@ static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
 void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,
                            int32_t status, int64_t cpu_ns, const uint8_t *body, size_t len);
 
+/* ---- how fast an answer is taken ---- */
+
+/* Times in which there is nothing to send are rests, and do not count. */
+typedef struct pen__pace {
+    int64_t from_ns; /* when the stretch of time that is looked at began; rests put it off */
+    int64_t bytes;   /* taken since then */
+    int64_t rest_ns; /* since when it rests, or 0 */
+} pen__pace;
+
+void pen__pace_begin(pen__pace *pace, int64_t now_ns);
+void pen__pace_rest(pen__pace *pace, int64_t now_ns);
+void pen__pace_go_on(pen__pace *pace, int64_t now_ns);
+/* Is a stretch of slow_s over in which less was taken than must be?  Then the next one begins, as
+ * it does after one in which it was enough. */
+bool pen__pace_is_slow(pen__pace *pace, int64_t now_ns, const pen_node_opts *opts);
+
 /* ---- exchanges ---- */
 
 typedef enum pen__phase {
@@ -224,6 +247,7 @@ typedef struct pen__exchange {
     pen__job *job; /* whose it is; NULL until it is known */
     pen__queue queue;
     int64_t runnable_ns; /* since when a thread could have taken the next item */
+    pen__pace pace;      /* of its client, while it is sent */
 } pen__exchange;
 
 /* Memory of answers, from before they are made until they are sent; guarded by node->lock.  Take
@@ -261,8 +285,8 @@ typedef struct pen__node_stats {
     int64_t items[PEN__FORM_COUNT], item_errors[16]; /* by -code */
     int64_t fields; /* of those items, the ones that are not images */
     int64_t raw_bytes, parcel_bytes, sent_bytes;
-    int64_t pack_cpu_ns, limited_items, late_items, cancelled_items;
-    int64_t cut_connections, refused_tokens;
+    int64_t pack_cpu_ns, parse_cpu_ns, limited_items, late_items, cancelled_items;
+    int64_t cut_connections, refused_connections, refused_tokens;
     int64_t index_made, index_hits; /* samples whose marks were found, or known */
 } pen__node_stats;
 

@@ -66,6 +66,8 @@ static void add_counters(pen__text *text, const pen__node_stats *s)
     add_counter(text, "sent_bytes", "bytes", "Bodies of all answers.", (double)s->sent_bytes);
     add_counter(text, "work_cpu_seconds", "seconds", "CPU time of reading and packing samples.",
                 (double)s->pack_cpu_ns * 1e-9);
+    add_counter(text, "parse_cpu_seconds", "seconds", "CPU time of reading orders and pipelines.",
+                (double)s->parse_cpu_ns * 1e-9);
     add_counter(text, "limited_items", NULL,
                 "Samples sent as stored because their client had used its CPU time.",
                 (double)s->limited_items);
@@ -80,6 +82,9 @@ static void add_counters(pen__text *text, const pen__node_stats *s)
                 (double)s->index_hits);
     add_counter(text, "cut_connections", NULL,
                 "Connections that were closed for being slow or idle.", (double)s->cut_connections);
+    add_counter(text, "refused_connections", NULL,
+                "Connections that were closed at once: their client had as many as it may have.",
+                (double)s->refused_connections);
     add_counter(text, "refused_tokens", NULL, "Requests without the right token.",
                 (double)s->refused_tokens);
 }

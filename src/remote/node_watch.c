@@ -2,8 +2,10 @@
  *
  * libmicrohttpd closes connections on which nothing moves, but a byte now and then keeps those
  * alive. Here it is counted how long a connection takes to come one step further: to make a
- * request, or to take the next piece of an answer (some ten kilobytes).  Who takes too long is cut
- * off by closing the socket's both directions; libmicrohttpd finds that and does the rest.
+ * request, or to take the next piece of an answer (some ten kilobytes).  As who takes a piece now
+ * and then would hold what it asked for all day, so much of an answer must be taken over so long a
+ * time.  Who takes too long is cut off by closing the socket's both directions; libmicrohttpd finds
+ * that and does the rest.
  *
  * Samples that no thread has come to for too long are answered with an error: better than to let
  * the client wait for a node that is drowned.  Those that take a thread too long are sent as they
@@ -31,11 +33,60 @@ static double patience_s(const pen_node *node, const pen__peer *peer)
     return x->phase == PEN__PHASE_SENDING && !x->is_suspended ? node->opts.slow_s : 0;
 }
 
+static bool is_stuck(const pen_node *node, const pen__peer *peer, int64_t now)
+{
+    const double patience = patience_s(node, peer);
+    return patience > 0 && (double)(now - peer->touched_ns) * 1e-9 >= patience;
+}
+
+/* ---- how fast an answer is taken ---- */
+
+void pen__pace_begin(pen__pace *pace, int64_t now_ns)
+{
+    *pace = (pen__pace){.from_ns = now_ns};
+}
+
+void pen__pace_rest(pen__pace *pace, int64_t now_ns)
+{
+    pace->rest_ns = now_ns;
+}
+
+void pen__pace_go_on(pen__pace *pace, int64_t now_ns)
+{
+    if (pace->rest_ns)
+        pace->from_ns += now_ns - pace->rest_ns;
+    pace->rest_ns = 0;
+}
+
+bool pen__pace_is_slow(pen__pace *pace, int64_t now_ns, const pen_node_opts *opts)
+{
+    if (pace->rest_ns || (double)(now_ns - pace->from_ns) * 1e-9 < opts->slow_s)
+        return false;
+    const bool is_slow = (double)pace->bytes < (double)opts->slowest_bytes_per_s * opts->slow_s;
+    pen__pace_begin(pace, now_ns);
+    return is_slow;
+}
+
+/* A socket that takes bytes waits for us, not for who is behind it. */
+static bool takes_bytes(const pen__peer *peer)
+{
+    struct pollfd fd = {.fd = peer->fd, .events = POLLOUT};
+    return poll(&fd, 1, 0) > 0;
+}
+
+static bool is_trickling(const pen_node *node, const pen__peer *peer, int64_t now)
+{
+    pen__exchange *x = peer->exchange;
+    return x && x->phase == PEN__PHASE_SENDING && pen__pace_is_slow(&x->pace, now, &node->opts) &&
+           !takes_bytes(peer);
+}
+
+/* ---- who is cut off, and who gives up ---- */
+
 static void cut_slow(pen_node *node, int64_t now)
 {
     for (pen__peer *p = node->peers; p; p = p->next) {
-        const double patience = patience_s(node, p);
-        if (p->is_cut || patience == 0 || (double)(now - p->touched_ns) * 1e-9 < patience)
+        if (p->is_cut || !(is_stuck(node, p, now) || is_trickling(node, p, now)))
             continue;
         shutdown(p->fd, SHUT_RDWR);
         p->is_cut = true;

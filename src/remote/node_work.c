@@ -299,7 +299,7 @@ static void do_item(worker *w, const task *t)
     node->stats.index_made += w->indexed == PEN__INDEX_MADE;
     node->stats.index_hits += w->indexed == PEN__INDEX_KNOWN;
     node->stats.cancelled_items += is_work(x, item) && atomic_load(&w->at->is_cancelled);
-    pen__client_used(x->client, cpu_ns); /* also if it has hung up */
+    (t->may_pack ? pen__client_used : pen__client_took)(x->client, cpu_ns); /* also if it hung up */
     pen__share_used(&node->share, x->job, t->turn, cpu_ns, n < 0 || x->is_over ? 0 : len - n,
                     pen__now_ns());
     if (!x->is_over) {

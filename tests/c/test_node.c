@@ -117,7 +117,7 @@ static void samples_come_as_they_are_stored(void **state)
     char line[80];
     size_t len;
     snprintf(line, sizeof line, "GET %s", path);
-    assert_int_equal(ask(port, line, "Range: bytes=2-5\r\n", ""), 206);
+    assert_int_equal(ask(port, line, "Range: Bytes=2-5\r\n", ""), 206);
     assert_memory_equal(body_of_answer(&len), file + 2, 4);
     assert_int_equal(len, 4);
     snprintf(header, sizeof header, "Content-Range: bytes 2-5/%lld\r\n", (long long)n);
@@ -491,6 +491,17 @@ static void a_node_speaks_before_its_clients_give_up(void **state)
     pen__http_fini(&http);
 }
 
+static double metric(int port, const char *name)
+{
+    char line[80];
+    size_t len;
+    assert_int_equal(get(port, "/metrics"), 200);
+    snprintf(line, sizeof line, "\npenstock_node_%s ", name);
+    const char *at = strstr(body_of_answer(&len), line);
+    assert_non_null(at);
+    return atof(at + strlen(line));
+}
+
 static void a_client_that_has_used_its_cpu_time_gets_files(void **state)
 {
     (void)state;
@@ -508,6 +519,45 @@ static void a_client_that_has_used_its_cpu_time_gets_files(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(frames[i].body[1], PEN__FORM_RAW);
     pen_pipeline_unref(pipe);
+    pen_node_free(node);
+}
+
+static void a_client_that_has_used_its_cpu_time_is_told_instead_of_getting_blocks(void **state)
+{
+    (void)state;
+    static const char *const blocks[] = {
+        "/v1/data/data/samples/1",
+        "/v1/data/data/manifest?page=0",
+        "/v1/data/data/manifest?page=0&headers=1",
+    };
+    pen_node_opts opts = plain();
+    opts.cpus_per_client = 1e-9; /* what the first one takes comes back within months */
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    assert_int_equal(get(port, "/v1/data/data/samples/0"), 200);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(get(port, blocks[i]), 503);
+        assert_non_null(strstr(answer, "Retry-After: 1"));
+        assert_non_null(strstr(answer, "processor time"));
+    }
+    assert_int_equal(get(port, "/v1/data/data"), 200);
+    assert_int_equal(get(port, "/v1/data/data/samples/99"), 404);
+    assert_int_equal(post(port, NULL, "[[0,0,0,0,1]]"), 200);
+    pen_node_free(node);
+}
+
+static void reading_orders_and_pipelines_is_charged(void **state)
+{
+    (void)state;
+    const pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    assert_true(metric(port, "parse_cpu_seconds_total") == 0);
+    assert_int_equal(post(port, NULL, "[[0,0,0,0]]"), 400);
+    const double after_order = metric(port, "parse_cpu_seconds_total");
+    assert_true(after_order > 0);
+    assert_int_equal(put(port, "0123456789abcdef0123456789abcdef", "{\"numerics\":1}"), 422);
+    assert_true(metric(port, "parse_cpu_seconds_total") > after_order);
     pen_node_free(node);
 }
 
@@ -543,17 +593,6 @@ static void slow_and_idle_clients_are_cut_off_and_hold_up_nobody(void **state)
     assert_non_null(cut);
     assert_true(atoi(strchr(cut, ' ')) >= 201);
     pen_node_free(node);
-}
-
-static double metric(int port, const char *name)
-{
-    char line[80];
-    size_t len;
-    assert_int_equal(get(port, "/metrics"), 200);
-    snprintf(line, sizeof line, "\npenstock_node_%s ", name);
-    const char *at = strstr(body_of_answer(&len), line);
-    assert_non_null(at);
-    return atof(at + strlen(line));
 }
 
 /* Before, while and after threads are at their samples, with hardly any memory for these. */
@@ -724,6 +763,8 @@ int main(void)
         cmocka_unit_test(too_many_requests_a_second_are_told_so),
         cmocka_unit_test(a_node_speaks_before_its_clients_give_up),
         cmocka_unit_test(a_client_that_has_used_its_cpu_time_gets_files),
+        cmocka_unit_test(a_client_that_has_used_its_cpu_time_is_told_instead_of_getting_blocks),
+        cmocka_unit_test(reading_orders_and_pipelines_is_charged),
         cmocka_unit_test(slow_and_idle_clients_are_cut_off_and_hold_up_nobody),
         cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),
         cmocka_unit_test(it_ends_in_the_middle_of_requests),

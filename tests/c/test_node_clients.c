@@ -49,6 +49,33 @@ static void an_address_is_a_client_and_so_is_a_network(void **state)
     assert_ptr_not_equal(enter("2001:db8:0:1::1", 0), six);
 }
 
+static bool may_connect(const char *address)
+{
+    pen__place place;
+    assert_true(pen__place_parse(address, &place));
+    return pen__clients_may_connect(&clients, &place.any, &opts);
+}
+
+/* A network is one client, however many addresses it has, and so is an IPv4 address. */
+static void connections_are_limited(void **state)
+{
+    (void)state;
+    opts.max_per_client = 2;
+    assert_true(may_connect("[2001:db8::1]:1"));
+    pen__client *six = enter("2001:db8::1", 0);
+    assert_true(may_connect("[2001:db8::2]:1"));
+    assert_ptr_equal(enter("2001:db8::2", 0), six);
+    assert_false(may_connect("[2001:db8::3]:1"));
+    assert_true(may_connect("[2001:db8:0:1::3]:1"));
+    pen__clients_leave(six);
+    assert_true(may_connect("[2001:db8::3]:1"));
+    enter("10.0.0.1", 0);
+    enter("::ffff:10.0.0.1", 0);
+    assert_false(may_connect("10.0.0.1:1"));
+    assert_false(may_connect("[::ffff:10.0.0.1]:1"));
+    assert_true(may_connect("[::ffff:10.0.0.2]:1"));
+}
+
 static void requests_are_limited_and_come_back_with_time(void **state)
 {
     (void)state;
@@ -79,6 +106,22 @@ static void cpu_time_is_limited_and_comes_back_with_time(void **state)
     opts.cpus_per_client = 0; /* no limit */
     pen__client_used(one, 1000 * SECOND);
     assert_true(pen__client_may_pack(one, 5 * SECOND, &opts));
+}
+
+static void what_is_done_in_any_case_leaves_no_debt(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    pen__client_took(one, SECOND / 2);
+    pen__client_used(one, SECOND / 4);
+    assert_true(pen__client_may_pack(one, 0, &opts)); /* a quarter of a second is left */
+    pen__client_took(one, 1000 * SECOND);
+    assert_false(pen__client_may_pack(one, 0, &opts));
+    assert_true(pen__client_may_pack(one, 1, &opts));
+    pen__client_used(one, SECOND);
+    pen__client_took(one, 1000 * SECOND);
+    assert_false(pen__client_may_pack(one, SECOND, &opts)); /* that debt is still there */
+    assert_true(pen__client_may_pack(one, 3 * SECOND, &opts));
 }
 
 /* There is room for as many as may be connected, whoever came before. */
@@ -161,8 +204,10 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(an_address_is_a_client_and_so_is_a_network),
+        CASE(connections_are_limited),
         CASE(requests_are_limited_and_come_back_with_time),
         CASE(cpu_time_is_limited_and_comes_back_with_time),
+        CASE(what_is_done_in_any_case_leaves_no_debt),
         CASE(thousands_of_addresses_come_and_go),
         CASE(the_pipeline_not_used_for_longest_leaves),
         CASE(who_puts_many_pipelines_makes_nobody_elses_leave),

@@ -1,6 +1,10 @@
 """What a storage node does not let one client take from others: memory, places, processor time."""
 
+import contextlib
+import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +160,19 @@ def test_a_client_leaves_places_to_others(tmp_path: Path) -> None:
 # ---- connections ----
 
 
+HEALTH = request("GET", "/healthz")
+
+
+def knock(node: Node, address: str, peers: list[socket.socket]) -> bytes:
+    """The status that a new connection gets, empty for one that is closed at once."""
+    there = "127.0.0.1" if "." in address else "::1"
+    peers.append(socket.create_connection((there, node.port), 60, (address, 0)))
+    with contextlib.suppress(ConnectionError):
+        peers[-1].sendall(HEALTH)
+        return peers[-1].recv(12)[-3:]
+    return b""
+
+
 def test_connections_need_descriptors(folder: Path) -> None:
     text = refused(folder, "--max-connections", 1000, files=400)
     assert "1000" in text and "400" in text
@@ -164,7 +181,104 @@ def test_connections_need_descriptors(folder: Path) -> None:
     with serving(folder, files=40) as node:  # the default gives way
         peers = [node.connect() for _ in range(60)]
         close(peers)
-        assert node.get("/healthz").read() == b"ok\n"
+        assert knock(node, "127.0.0.2", peers) == b"200"
+        close(peers)
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("place", "address"),
+    [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("[::]:0", "127.0.0.1"), ("[::]:0", "::1")],
+)
+def test_connections_of_one_client_are_limited(
+    folder: Path, tmp_path: Path, place: str, address: str
+) -> None:
+    if "[" in place and not has_ipv6():
+        pytest.skip("no IPv6")
+    token = tmp_path / "token"
+    token.write_text("open-sesame")
+    options = ["--listen", place, "--token-file", token, "--max-per-client", 4]
+    with serving(folder, *options) as node:
+        peers: list[socket.socket] = []
+        assert [knock(node, address, peers) for _ in range(6)] == [b"200"] * 4 + [b"", b""]
+        if "." in address:
+            assert knock(node, "127.0.0.2", peers) == b"200"
+        peers.pop(0).close()
+        until(lambda: knock(node, address, peers) == b"200")  # once it is seen to be gone
+        close(peers)
+
+
+def test_one_client_has_a_quarter_of_all_connections(folder: Path) -> None:
+    with serving(folder, files=40) as node:  # 30 connections
+        peers: list[socket.socket] = []
+        assert [knock(node, "127.0.0.1", peers) for _ in range(9)] == [b"200"] * 8 + [b""]
+        assert knock(node, "127.0.0.2", peers) == b"200"
+        close(peers)
+    with serving(folder, "--max-per-client", 20, files=40) as node:  # as one likes
+        assert [knock(node, "127.0.0.1", peers) for _ in range(9)] == [b"200"] * 9
+        close(peers)
+
+
+IN_A_NETWORK = """
+import contextlib, socket, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from node_process import serving
+for address in ("fd00::1", "fd00::2", "fd00::3", "fd00:0:0:1::1"):
+    subprocess.run(["ip", "address", "add", address + "/64", "dev", "lo", "nodad"], check=True)
+options = ["--listen", "[::]:0", "--token-file", sys.argv[3], "--max-per-client", 4]
+peers, answers = [], []
+with serving(sys.argv[2], *options) as node:
+    for address in ["fd00::2", "fd00::3"] * 3 + ["fd00:0:0:1::1"]:
+        peers.append(socket.create_connection(("fd00::1", node.port), 60, (address, 0)))
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            peers[-1].sendall(b"GET /healthz HTTP/1.1\\r\\nHost: 1\\r\\n\\r\\n")
+            answer = peers[-1].recv(12)[-3:]
+        answers.append(answer.decode())
+print(",".join(answers))
+"""
+
+
+def test_addresses_of_one_network_are_one_client(folder: Path, tmp_path: Path) -> None:
+    alone = ["unshare", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && "$@"', "sh"]
+    if not (shutil.which("unshare") and shutil.which("ip") and has_ipv6()):
+        pytest.skip("no network of its own to be had")
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no network of its own to be had")
+    token = tmp_path / "token"
+    token.write_text("open-sesame")
+    call = [*alone, sys.executable, "-c", IN_A_NETWORK, Path(__file__).parent, folder, token]
+    run = subprocess.run(call, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "200,200,200,200,,,200"
+
+
+# ---- time ----
+
+
+def test_who_reads_in_trickles_is_cut_off(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 2_000_000)
+    with (
+        serving(root, "--slow", 2, "--slowest", "1GB", "--cpus", 1) as node,
+        node.connect() as peer,
+    ):
+        data = order([[0, 0, 0, 0, 1]] * 256)  # half a gigabyte
+        peer.sendall(request("POST", "/v1/data/data/samples", data))
+
+        def is_cut() -> bool:
+            with contextlib.suppress(ConnectionError):
+                peer.recv(1 << 18)  # far more than a piece, again and again
+            return node.metric("cut_connections_total") == 1
+
+        until(is_cut)
+        until(lambda: node.metric("buffered_bytes") == 0)
+        assert node.ask("GET", "/v1/data/data/samples/0")[0] == 200
 
 
 # ---- processor time ----

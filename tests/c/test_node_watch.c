@@ -1,0 +1,83 @@
+/* test_node_watch.c - how fast the clients of a storage node take their answers. */
+#include "testing.h"
+
+#include "remote/node_impl.h"
+
+#define SECOND ((int64_t)1000000000)
+
+enum { PIECE = 16 << 10 };
+
+static pen_node_opts opts; /* 30 s, 4 KiB/s */
+static pen__pace pace;
+
+static int set_up(void **state)
+{
+    (void)state;
+    pen_node_opts_init(&opts);
+    pen__pace_begin(&pace, SECOND);
+    return 0;
+}
+
+/* A piece every so many seconds, looked at each second; after how many it is too slow, or 0. */
+static int seconds_until_slow(int every_s, int64_t bytes)
+{
+    for (int now = 2; now < 1000; now++) {
+        if (now % every_s == 0)
+            pace.bytes += bytes;
+        if (pen__pace_is_slow(&pace, now * SECOND, &opts))
+            return now - 1;
+    }
+    return 0;
+}
+
+static void a_piece_now_and_then_is_too_slow(void **state)
+{
+    (void)state;
+    assert_int_equal(seconds_until_slow(29, PIECE), 30);
+}
+
+static void who_takes_enough_on_average_is_not(void **state)
+{
+    (void)state;
+    assert_int_equal(seconds_until_slow(1, 4096), 0);
+    pen__pace_begin(&pace, SECOND);
+    assert_int_equal(seconds_until_slow(10, 3 * PIECE), 0); /* in bursts */
+}
+
+/* The kernel takes the beginning of an answer at once: that counts for as long as any bytes do. */
+static void a_fast_beginning_does_not_help_for_long(void **state)
+{
+    (void)state;
+    pace.bytes = 8 << 20;
+    assert_int_equal(seconds_until_slow(29, PIECE), 60);
+}
+
+static void times_without_anything_to_send_do_not_count(void **state)
+{
+    (void)state;
+    pen__pace_rest(&pace, 11 * SECOND);
+    assert_false(pen__pace_is_slow(&pace, 1000 * SECOND, &opts));
+    pen__pace_go_on(&pace, 1001 * SECOND);
+    pen__pace_go_on(&pace, 1001 * SECOND); /* nothing rests */
+    assert_false(pen__pace_is_slow(&pace, 1020 * SECOND, &opts));
+    assert_true(pen__pace_is_slow(&pace, 1021 * SECOND, &opts));
+}
+
+static void without_a_limit_nothing_is_too_slow(void **state)
+{
+    (void)state;
+    opts.slowest_bytes_per_s = 0;
+    assert_int_equal(seconds_until_slow(29, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_piece_now_and_then_is_too_slow, set_up),
+        cmocka_unit_test_setup(who_takes_enough_on_average_is_not, set_up),
+        cmocka_unit_test_setup(a_fast_beginning_does_not_help_for_long, set_up),
+        cmocka_unit_test_setup(times_without_anything_to_send_do_not_count, set_up),
+        cmocka_unit_test_setup(without_a_limit_nothing_is_too_slow, set_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
