@@ -22,9 +22,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--only", type=words, default=[], metavar="CELLS", help="as --list names them; beginnings")
     add("--policies", type=words, default=list(POLICIES), metavar="NAMES", help="some of them")
-    add("--seeds", type=int, help=f"runs of each (default {SEEDS}; in the grid 1)")
+    add("--seeds", type=int, help=f"runs of each (default {SEEDS}; in the grid 1 or 2)")
     add("--full", action="store_true", help="the large grid: more of everything, longer")
-    add("--close", action="store_true", help="only cells where `auto` was not clearly ahead")
+    add(
+        "--close",
+        action="store_true",
+        help="only cells near the limit of 3 %%: `auto`, the best other",
+    )
     add("--minutes", type=float, default=0.0, help="begin no run that would end later")
     add("--retries", type=int, default=2, help="repeats of a run that others disturbed (default 2)")
     add("--data", action="append", metavar="DIR", help="JPEG files to use; may be repeated")

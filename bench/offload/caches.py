@@ -1,8 +1,9 @@
 """What both ends remember: indexes and profiles, apart for storage and compute as on two machines, and the same before
 every run, whatever ran before it.
 
-An epoch that goes before everything fills both directories; a copy of them is kept for each data set, and every run
-begins with that copy. So no run gains by what another came to know, and the order of runs means nothing.
+Epochs that go before everything fill both directories, one for each policy that plans by what it has learned; a copy is
+kept for each data set and policy, and every run begins with such a copy. So no run gains by what another came to
+know, none lacks what its own policy would know by then, and the order of runs means nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def clear() -> None:
         live(site)
 
 
-def _kept(data: str) -> Path:
-    return cache_root() / "offload" / "kept" / data
+def _kept(data: str, policy: str) -> Path:
+    return cache_root() / "offload" / "kept" / f"{data}-{policy}"
 
 
-def keep(data: str, about: dict[str, Any]) -> None:
-    """What both ends know now is what every run of a data set begins with; `about` says where it comes from."""
-    target = _kept(data)
+def keep(data: str, policy: str, about: dict[str, Any]) -> None:
+    """What both ends know now is what runs of a data set begin with; `about` says where it comes from."""
+    target = _kept(data, policy)
     part = target.with_name(target.name + ".part")  # never half a copy
     shutil.rmtree(part, ignore_errors=True)
     for site in (STORAGE, COMPUTE):
@@ -48,17 +49,17 @@ def keep(data: str, about: dict[str, Any]) -> None:
     part.rename(target)
 
 
-def kept_about(data: str) -> dict[str, Any] | None:
-    """What was said when it was kept; None: nothing was."""
+def kept_about(data: str, policy: str) -> dict[str, Any]:
+    """What was said when it was kept; nothing if nothing was."""
     try:
-        found: dict[str, Any] = json.loads((_kept(data) / _ABOUT).read_text())
+        found: dict[str, Any] = json.loads((_kept(data, policy) / _ABOUT).read_text())
     except (OSError, json.JSONDecodeError):
-        return None
+        return {}
     return found
 
 
-def restore(data: str) -> None:
-    """Both ends know what was kept for a data set, and nothing else."""
+def restore(data: str, policy: str) -> None:
+    """Both ends know what was kept for a data set and a policy, and nothing else."""
     clear()
     for site in (STORAGE, COMPUTE):
-        shutil.copytree(_kept(data) / site, live(site), dirs_exist_ok=True)
+        shutil.copytree(_kept(data, policy) / site, live(site), dirs_exist_ok=True)

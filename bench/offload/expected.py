@@ -17,6 +17,7 @@ from bench.offload.grid import (
     BATCH,
     HEADLINE_LINK,
     OURS,
+    SEEDS,
     WHOLE,
     Cell,
     Length,
@@ -81,6 +82,7 @@ class Forecast:
         self.images, self.mean_bytes, self._cores = images, mean_bytes, cores
         samples = [_typical(data, size * mean_bytes) for size in _SPREAD]
         self._job = Job(repeated(samples, _SAMPLES))
+        self._known: dict[tuple[Cell, str], float] = {}
 
     def _outcome(self, cell: Cell, policy: str, quota: float) -> Outcome:
         return self._job.epoch(policy, site_of(cell, quota, self._cores))
@@ -94,8 +96,21 @@ class Forecast:
 
     def sample_s(self, cell: Cell, policy: str) -> float:
         """Seconds a sample, all stages at work."""
-        times = self._outcome(cell, policy, self.quota(cell)).times
-        return (times.epoch - times.startup) / _SAMPLES
+        key = cell, policy
+        if key not in self._known:
+            times = self._outcome(cell, policy, self.quota(cell)).times
+            self._known[key] = (times.epoch - times.startup) / _SAMPLES
+        return self._known[key]
+
+    def _best_s(self, cell: Cell) -> float:
+        """Seconds a sample of the fastest policy."""
+        return min(self.sample_s(cell, policy) for policy in cell.policies)
+
+    def seeds(self, cell: Cell, policy: str) -> int:
+        """Runs of a policy. Where there is no time for five, one is enough but of those that matter most, if they may
+        be the fastest."""
+        is_near = self.sample_s(cell, policy) <= _NEAR * self._best_s(cell)
+        return cell.seeds if cell.seeds >= SEEDS or (policy in WHOLE and is_near) else 1
 
     def _whole(self, cell: Cell) -> int:
         return math.ceil(self.images / cell.batch_size)
@@ -121,7 +136,7 @@ class Forecast:
         if not cell.seconds:
             is_whole = policy in WHOLE
             return Length(warm, self._whole(cell) if is_whole else batches(_PART_S, own, _LEAST))
-        best = min(self.sample_s(cell, other) for other in cell.policies)
+        best = self._best_s(cell)
         if own <= _NEAR * best:
             return Length(warm, batches(cell.seconds, best, _LEAST))
         return Length(warm, batches(cell.seconds / 2, own, _LEAST))
@@ -138,10 +153,10 @@ class Forecast:
         samples = (length.warm + length.counted) * batch_size
         return _START_S + samples * self.sample_s(endless, BASELINE)
 
-    def preparing_s(self) -> float:
-        """The epoch that goes before everything."""
+    def preparing_s(self, policy: str) -> float:
+        """The epoch of a policy that goes before everything."""
         first = Cell("", "", HEADLINE_LINK, AMPLE, 0.0, 0.0)
-        return _START_S + (self.images + BATCH) * self.sample_s(first, OURS)
+        return _START_S + (self.images + BATCH) * self.sample_s(first, policy)
 
     def needed(self, cells: list[Cell], batch_size: int) -> Length:
         """The longest of all runs with such batches, of each part."""

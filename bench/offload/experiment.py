@@ -24,6 +24,7 @@ from bench.offload.grid import (
     DISTURBED,
     HEADLINE_LINK,
     OURS,
+    PLANNING,
     Cell,
     Length,
     all_runs,
@@ -36,7 +37,7 @@ from bench.run import SAMPLES
 
 IMAGES_MIN = 5000
 PREPARING_SEED = 1_000_003  # of no run: crops follow from seed, sample and epoch
-_AHEAD = 0.97  # of the best other's time: clearly ahead, more seeds would tell nothing new
+_CLOSE = 0.1  # this near to the limit, on either side, more seeds may tell otherwise
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ def sources(options: argparse.Namespace) -> dict[str, Path]:
 
         found = {"generated": generate(cache_root() / "generated")}
     return found
+
+
+def learner(policy: str) -> str:
+    """Whose first epoch a policy's runs begin with: its own if it plans, else that of `auto`, in which the node
+    indexes nearly every file."""
+    return policy if policy in PLANNING else OURS
 
 
 class Experiment:
@@ -102,31 +109,39 @@ class Experiment:
         wanted = [policy for policy in cell.policies if policy in self._options.policies]
         if not self._options.close:
             return wanted
-        from bench.offload.verdicts import behind, best_other
+        from bench.offload.verdicts import WITHIN, behind, best_other
 
         stored = self.stored(cell)
         ratio = behind(stored)
-        rivals = (OURS, best_other(stored))
-        return [p for p in wanted if p in rivals] if ratio and ratio > _AHEAD else []
+        if ratio is None or abs(ratio / WITHIN - 1) > _CLOSE:
+            return []
+        return [policy for policy in wanted if policy in (OURS, best_other(stored))]
 
     def turns(self) -> Iterator[Turn]:
         """All runs that are wanted and not there yet; each seed begins with another policy."""
         for cell in self.cells:
             policies, stored = self._policies(cell), self.stored(cell)
-            seeds = self._options.seeds or cell.seeds
-            for seed in range(seeds):
-                shift = seed * len(policies) // seeds
+            expected = self.forecasts[cell.data].seeds
+            seeds = {p: self._options.seeds or expected(cell, p) for p in policies}
+            most = max(seeds.values(), default=0)
+            for seed in range(most):
+                shift = seed * len(policies) // most
                 for policy in policies[shift:] + policies[:shift]:
-                    if str(seed) not in stored["runs"].get(policy, {}):
+                    is_there = str(seed) in stored["runs"].get(policy, {})
+                    if seed < seeds[policy] and not is_there:
                         yield Turn(cell, policy, seed)
 
     def turn_s(self, turn: Turn) -> float:
         return self.forecasts[turn.cell.data].run_s(turn.cell, turn.policy)
 
     def before_s(self, turns: list[Turn]) -> float:
-        """What goes before: the first epoch, and local streams to compare with; what is there is not made again."""
-        names = {turn.cell.data for turn in turns if not self._is_prepared(turn.cell.data)}
-        found = sum(self.forecasts[name].preparing_s() for name in names)
+        """What goes before: first epochs, and local streams to compare with; what is there is not made again."""
+        first = {(turn.cell.data, learner(turn.policy)) for turn in turns}
+        found = sum(
+            self.forecasts[name].preparing_s(policy)
+            for name, policy in first
+            if not self._is_prepared(name, policy)
+        )
         local = {(turn.cell.data, turn.cell.batch_size, turn.seed) for turn in turns}
         for name, batch_size, seed in local:
             key, length = f"{name}/{batch_size}/{seed}", self._needed(name, batch_size)
@@ -152,7 +167,8 @@ class Experiment:
         left = sum(map(self.turn_s, turns))
         for name in dict.fromkeys(turn.cell.data for turn in turns):
             warm(self.views[name].directory / "folder")
-            self._prepare(name)
+        for name, policy in dict.fromkeys((turn.cell.data, learner(turn.policy)) for turn in turns):
+            self._prepare(name, policy)
         for number, turn in enumerate(turns, 1):
             spent, wanted = time.monotonic() - begin, self.turn_s(turn)
             if self._options.minutes and spent + wanted > 60 * self._options.minutes:
@@ -171,31 +187,36 @@ class Experiment:
     def _about(self) -> dict[str, Any]:
         return {"build": self._build, "seed": PREPARING_SEED}
 
-    def _is_prepared(self, name: str) -> bool:
-        kept = caches.kept_about(self.views[name].directory.name)
-        return self._options.quick or kept == self._about()
+    def _is_prepared(self, name: str, policy: str) -> bool:
+        kept = caches.kept_about(self.views[name].directory.name, policy)
+        return self._options.quick or kept.items() >= self._about().items()
 
-    def _prepare(self, name: str) -> None:
+    def _prepare(self, name: str, policy: str) -> None:
         """An epoch with a seed of its own: indexes and profile are there as in every epoch but the first, and know no
-        crop that is measured. On the slow link, where all is offloaded: of what is not, nothing is learned."""
-        if self._is_prepared(name):
+        crop that is measured. On the slow link, where all is offloaded: of what is not, nothing is learned. How long
+        it took from a start with nothing goes into the report."""
+        if self._options.quick:
             return
         view = self.views[name]
-        caches.clear()
-        length = Length(1, math.ceil(view.images / BATCH))
-        conditions = (BATCH, HEADLINE_LINK, AMPLE, 0.0, self.forecasts[name].mean_bytes)
-        folder = view.directory / "folder"
-        notes = perform(Run(folder, OURS, PREPARING_SEED, length, *conditions, is_kept=True))
-        if problem := failure_of(notes):
-            sys.exit(f"bench: {name}: no epoch to begin with: {problem}")
-        caches.keep(view.directory.name, self._about())
+        if not self._is_prepared(name, policy):
+            caches.clear()
+            length = Length(1, math.ceil(view.images / BATCH))
+            conditions = (BATCH, HEADLINE_LINK, AMPLE, 0.0, self.forecasts[name].mean_bytes)
+            folder = view.directory / "folder"
+            notes = perform(Run(folder, policy, PREPARING_SEED, length, *conditions, is_kept=True))
+            if problem := failure_of(notes):
+                sys.exit(f"bench: {name}: no epoch of {policy} to begin with: {problem}")
+            about = {**self._about(), "cold_s": notes["cold_s"]}
+            caches.keep(view.directory.name, policy, about)
+        cold_s = caches.kept_about(view.directory.name, policy)["cold_s"]
+        self.report.setdefault("first", {})[f"{name}/{policy}"] = cold_s
 
     def _performed(self, run: Run) -> dict[str, Any]:
-        """A run that begins as all others do; of --quick ones, with nothing."""
-        if self._options.quick:
+        """A run that begins as all others of its policy do; of --quick ones, with nothing."""
+        if self._options.quick or run.policy is None:
             caches.clear()
         else:
-            caches.restore(run.folder.parent.name)
+            caches.restore(run.folder.parent.name, learner(run.policy))
         return perform(run)
 
     def _quietest(self, run: Run, expected: list[list[int]]) -> dict[str, Any]:
@@ -298,9 +319,10 @@ def builds_of(report: dict[str, Any]) -> set[str]:
 
 def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """Parts that were measured one by one as one report; of a run that is there twice the later file counts."""
-    found: dict[str, Any] = {**reports[-1], "data": {}, "references": {}, "cells": {}}
+    found: dict[str, Any] = {**reports[-1], "data": {}, "references": {}, "first": {}, "cells": {}}
     for report in reports:
         found["data"] |= report["data"]
+        found["first"] |= report.get("first", {})
         for key, stored in report["cells"].items():
             known = found["cells"].setdefault(key, {**stored, "runs": {}, "problems": {}})
             if not is_alike(known["cell"], stored["cell"]):

@@ -225,6 +225,9 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
         end.compute_cpu_s - begin.compute_cpu_s,
     )
     pairs = zip(noted["asked"], noted["got"], strict=True)
+    n_warm, got = len(noted["digests"][0]), noted["got"]
+    # As many batches as count, from the loop's begin on: with those that warmed up, and without as many of the last.
+    cold = {"cold_s": got[-1 - n_warm] - noted["begin"]} if n_warm < len(got) else {}
     return {
         "seed": run.seed,
         "samples": noted["samples"],
@@ -238,6 +241,7 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
         "wait_s": sum(got - asked for asked, got in pairs),
         "first_batch_s": noted["first"] - noted["begin"],
         "warm_s": noted["start"] - noted["begin"],
+        **cold,
         **settling(noted["begin"], noted["shares"]),
         "version": noted["version"],
         "about": noted["about"],

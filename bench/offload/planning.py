@@ -19,10 +19,16 @@ import numpy as np
 
 from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, Form, Sample
 
+# `auto` within narrower bounds than its own: the live knobs of these names at their least.
+HELD_BACK = {
+    "codec 0": (RAW, CUT, FEWEST, PIXELS),
+    "cut_wire 0": (RAW, CUT),
+}
 LADDERS = {
     "none": (RAW,),
     "sophon": (RAW, PIXELS),  # whole operations: a crop is there when it is resized
     "auto": (RAW, CUT, CODED, FEWEST, PIXELS),
+    **HELD_BACK,
 }
 FIXED = {
     "resize": PIXELS,

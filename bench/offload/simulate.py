@@ -10,22 +10,31 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from bench.command_line import load, write_report
+from bench.common import Check
 from bench.offload.expected import MBIT, site_of
 from bench.offload.experiment import joined
 from bench.offload.fleet import Tenant, run_together
 from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, Sample, Unreadable, read, with_host
 from bench.offload.grid import BASELINE, OURS, PAPER, POLICIES, cell_of
-from bench.offload.planning import Job, Outcome, Site
+from bench.offload.planning import HELD_BACK, Job, Outcome, Site
 
 CORES, SAMPLES = 48, 40_000  # the paper's
 LINKS = (60.0, 250.0, 500.0, 1000.0, 10_000.0)  # Mbit/s
 JOBS = (1, 2, 4, 8, 16, 32)
 FLEET_POLICIES = (BASELINE, PAPER, OURS)
+TIME_OFF, SIZE_OFF = 0.10, 0.05  # median error that the model may have
+# Where it is asked whether `auto` should hold itself back: Mbit/s, cores of the storage, of the host.
+HELD_LINKS = (25.0, 60.0, 150.0, 500.0, 1000.0, 2500.0, 10_000.0)
+HELD_STORAGE = (0.1, 0.3, 1.0, 4.0, 16.0, 48.0)
+HELD_HOST = (0.25, 1.0, 4.0, 16.0, 48.0)
+FASTER = 0.03
+_DEARER = 2.0  # times the host's cost of coded crops: runs tell only the mean of cuts and these
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Compared:
     seconds_said: float
     size: float
     size_said: float
+    is_calibrating: bool  # the host's costs come from this very cell, so it is no check
 
     @property
     def time_error(self) -> float:
@@ -69,12 +79,24 @@ class Together:
 
 
 @dataclass(frozen=True)
+class HeldBack:
+    """`auto` within a narrower bound, over many sites: shares of the time that its epoch takes without."""
+
+    bound: str
+    cells: int
+    faster: int  # cells in which it gains more than 3 %
+    gain: float  # the most, and the most that it loses
+    loss: float
+
+
+@dataclass(frozen=True)
 class Findings:
     """All that was computed of some profiles."""
 
     samples: dict[str, list[Sample]]
     compared: dict[str, list[Compared]]
     larger: dict[str, list[Larger]]
+    held_back: dict[str, list[HeldBack]]
     fleets: dict[int, list[Together]]  # by the store's cores
     options: argparse.Namespace
 
@@ -114,9 +136,49 @@ def compare(report: dict[str, Any], data: str, job: Job) -> list[Compared]:
                     (said.times.epoch - said.times.startup) / job.count,
                     fmean(run["bytes"] / run["samples"] for run in runs),
                     said.size / job.count,
+                    stored["cell"]["kind"] == "headline",
                 )
             )
     return found
+
+
+def checks(name: str, compared: list[Compared]) -> list[Check]:
+    """Whether the model may be believed where nothing was measured; by cells that it was not made with."""
+    of = [c for c in compared if not c.is_calibrating]
+    found = []
+    for what, most, errors in (
+        ("time", TIME_OFF, [abs(c.time_error) for c in of]),
+        ("traffic", SIZE_OFF, [abs(c.size_error) for c in of]),
+    ):
+        if of:
+            is_near = median(errors) <= most
+            told = f"{100 * median(errors):.1f} %, {len(of)} cells and policies, none of them headline's"
+            goal = f"{name}: {what} as computed, median error at most {100 * most:g} %"
+            found.append(Check(goal, is_near, told))
+    return found
+
+
+def held_back(job: Job, sites: list[Site], more: str = "") -> list[HeldBack]:
+    """What each bound does to the epoch."""
+    found = []
+    for bound in HELD_BACK:
+        shares = [
+            job.epoch(bound, site).times.epoch / job.epoch(OURS, site).times.epoch for site in sites
+        ]
+        faster = sum(share < 1 - FASTER for share in shares)
+        gain, loss = max(0.0, 1 - min(shares)), max(0.0, max(shares) - 1)
+        found.append(HeldBack(bound + more, len(sites), faster, gain, loss))
+    return found
+
+
+def within_bounds(samples: list[Sample], count: int, rate: float) -> list[HeldBack]:
+    """Once as the profile is, and once with coded crops that are dear for the host: there a bound may help."""
+    axes = product(HELD_LINKS, HELD_STORAGE, HELD_HOST)
+    sites = [Site(link * MBIT, storage, host, rate) for link, storage, host in axes]
+    coded_s = fmean([sample[CODED].host_s for sample in samples if CODED in sample] or [0.0])
+    dear = with_host(samples, {CODED: _DEARER * coded_s})
+    more = f", coded crops {_DEARER:g} times as dear for the host"
+    return held_back(Job(samples, count), sites) + held_back(Job(dear, count), sites, more)
 
 
 def on_larger(job: Job, cores: int, links: tuple[float, ...], rate: float) -> list[Larger]:
@@ -161,9 +223,12 @@ def compute(options: argparse.Namespace) -> Findings:
     larger = {
         name: on_larger(job, options.cores, LINKS, options.rate) for name, job in many.items()
     }
+    bounds = {
+        name: within_bounds(of, options.samples, options.rate) for name, of in samples.items()
+    }
     stores = sorted({1, options.cores})
     fleets = {cores: on_one_store(list(many.values()), cores, options) for cores in stores}
-    return Findings(samples, compared, larger, fleets, options)
+    return Findings(samples, compared, larger, bounds, fleets, options)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -18,6 +18,7 @@ from bench.offload.verdicts import (
     ratios,
     row,
     settling,
+    shown,
     times,
     warm_up,
 )
@@ -28,8 +29,8 @@ Written by `python -m bench.offload`; [bench/README.md](../bench/README.md#near-
 Bytes are counted by the kernel where they leave the storage, headers of Ethernet, IP and TCP included. "less" is how many
 times less than `none`, seed by seed, with the half width of the mean's 95 % interval.
 """
-_MARKS = {True: "yes", False: "**no**", None: "not told"}
-_JUDGED_HEAD = (f"{OURS} / best other", "within 3 %", "seed by seed", "judged")
+_JUDGED_HEAD = (f"{OURS} / best other", "within 3 %", "seed by seed", "told apart from 3 %")
+_APART = {True: "yes", False: "not told apart", None: "-"}
 _HEAD = (
     "policy",
     "samples a run",
@@ -37,6 +38,7 @@ _HEAD = (
     "less traffic",
     "epoch, s",
     "less time",
+    "from a cold start, s",
     "storage CPU ms",
     "compute CPU ms",
     "waits",
@@ -47,21 +49,15 @@ _HEAD = (
 )
 
 
-def _ratio(found: dict[str, Any] | None) -> str:
-    if found is None:
-        return "-"
-    half = f" ± {found['half']:.2f}" if found["half"] is not None else ""
-    return f"{found['mean']:.2f}{half}"
-
-
 def _cells(line: dict[str, Any]) -> tuple[str, ...]:
     return (
         line["policy"],
         f"{line['samples']:,}",
         f"{line['kb']:.1f}",
-        _ratio(line["traffic"]),
+        shown(line["traffic"]),
         f"{line['epoch_s']:.0f}",
-        _ratio(line["speed"]),
+        shown(line["speed"]),
+        "-" if line["cold_s"] is None else f"{line['cold_s']:.0f}",
         f"{line['storage_ms']:.2f}",
         f"{line['compute_ms']:.2f}",
         f"{100 * line['wait']:.0f} %",
@@ -87,11 +83,11 @@ def _problems(stored: dict[str, Any]) -> list[str]:
 
 
 def _judged(found: Judged | None) -> tuple[str, ...]:
-    """The plain ratio and what it says, the seeds' ratios with their interval and what is judged by that."""
+    """The plain ratio and what it says; beside it the seeds' ratios, their interval, and whether that says as much."""
     if found is None:
         return ("-",) * len(_JUDGED_HEAD)
-    pairs = "-" if found.half is None else f"{found.mean:.3f} ± {found.half:.3f}"
-    return (f"{found.plain:.3f}", _MARKS[found.is_plainly_within], pairs, _MARKS[found.is_within])
+    is_within = "yes" if found.is_within else "**no**"
+    return (f"{found.plain:.3f}", is_within, shown(found.pairs, 3), _APART[found.is_told_apart])
 
 
 def grid_text(data: str, cells: dict[str, dict[str, Any]]) -> list[str]:
@@ -147,7 +143,7 @@ def text(report: dict[str, Any]) -> str:
         "",
     ]
     for check in findings(report):
-        out.append(f"- {check.what}: {_MARKS[check.holds]} ({check.told})")
+        out.append(f"- {check}")
     out += ["", *_settling_text(report), *paper_text(report)]
     for kind in ("headline", "tenth", "idle", "client"):
         for stored in of_kind(report, kind).values():

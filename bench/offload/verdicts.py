@@ -11,7 +11,6 @@ from bench.offload.grid import BASELINE, OURS, PAPER, all_runs
 from bench.stats import summary
 
 WITHIN = 1.03  # of the best policy's time
-PAIRS_MIN = 3  # of seeds, for an interval to say anything
 IDLE_LOSS, IDLE_BYTES = 1.02, 0.99
 BUSY_LINK = 0.9  # of its rate, headers included: the link is what everybody waits for
 # Data set: less traffic and less time than `none`, at least, on a link that stays the bottleneck.
@@ -31,12 +30,11 @@ def runs_of(stored: Stored, policy: str) -> dict[str, dict[str, Any]]:
 
 def ratios(stored: Stored, policy: str, figure: str, base: str = BASELINE) -> list[float]:
     """How many times less a sample than `base`, seed by seed: the same samples and the same crops, or some of them."""
-    theirs, ours = runs_of(stored, base), runs_of(stored, policy)
-
-    def of(run: dict[str, Any]) -> float:
-        return float(run[figure] / run["samples"])
-
-    return [of(theirs[seed]) / of(ours[seed]) for seed in sorted(ours) if seed in theirs]
+    theirs, ours = (
+        {seed: run[figure] / run["samples"] for seed, run in of.items() if figure in run}
+        for of in (runs_of(stored, base), runs_of(stored, policy))
+    )
+    return [theirs[seed] / ours[seed] for seed in sorted(ours) if seed in theirs]
 
 
 def per_sample(stored: Stored, policy: str, figure: str) -> float:
@@ -49,11 +47,20 @@ def link_mbit(stored: Stored, policy: str) -> float:
     return fmean(run["bytes"] * 8e-6 / run["seconds"] for run in runs_of(stored, policy).values())
 
 
+def shown(found: dict[str, Any] | None, digits: int = 2) -> str:
+    """A mean, and half the width of its interval where there is one."""
+    if found is None:
+        return "-"
+    half = "" if found["half"] is None else f" ± {found['half']:.{digits}f}"
+    return f"{found['mean']:.{digits}f}{half}"
+
+
 def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
     """A policy's line of a cell's table."""
     runs = runs_of(stored, policy).values()
     traffic, speed = (ratios(stored, policy, figure) for figure in ("bytes", "seconds"))
     settled = [run["settled_s"] for run in runs if "settled_s" in run]
+    cold = [run["cold_s"] for run in runs if "cold_s" in run and run["samples"] == images]
     return {
         "policy": policy,
         "samples": max(run["samples"] for run in runs),
@@ -61,6 +68,7 @@ def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
         "traffic": summary(traffic) if traffic else None,
         "epoch_s": per_sample(stored, policy, "seconds") * images,
         "speed": summary(speed) if speed else None,
+        "cold_s": fmean(cold) if cold else None,
         "storage_ms": 1e3 * per_sample(stored, policy, "storage_cpu_s"),
         "compute_ms": 1e3 * per_sample(stored, policy, "compute_cpu_s"),
         "wait": fmean(run["wait_s"] / run["seconds"] for run in runs),
@@ -99,35 +107,30 @@ def behind(stored: Stored) -> float | None:
 class Judged:
     """How far `auto` is behind the best other policy in a cell; ahead is below 1."""
 
-    plain: float  # mean time over mean time
-    mean: float  # of the ratios of the same seeds,
-    half: float | None  # and half the width of its 95 % interval, Student's
-    is_within: bool | None  # 3 %, unless it is clearly more; None: too noisy to tell
+    plain: float  # mean time over mean time: this alone decides
+    pairs: dict[str, Any] | None  # the mean of the common seeds' ratios, and its 95 % interval
 
     @property
-    def is_plainly_within(self) -> bool:
+    def is_within(self) -> bool:
+        """The 3 %."""
         return self.plain <= WITHIN
+
+    @property
+    def is_told_apart(self) -> bool | None:
+        """Whether the whole interval is on the same side of the limit; None: there is no interval."""
+        if self.pairs is None or self.pairs["half"] is None:
+            return None
+        far, half = self.pairs["mean"] - WITHIN, self.pairs["half"]
+        return bool(far + half <= 0 if self.is_within else far - half > 0)
 
 
 def judge(stored: Stored) -> Judged | None:
-    """Whether `auto` is within 3 % of the best other policy; None where either is missing.
-
-    The plain ratio decides where it is within, and where there are fewer than three pairs of seeds. Where it is not,
-    the interval does: beyond, if all of it is; within, if it reaches below the limit and is no wider than the limit
-    itself on either side; else nothing can be told.
-    """
+    """`auto` beside the best other policy; None where either is missing."""
     plain, rival = behind(stored), best_other(stored)
     if plain is None or rival is None:
         return None
     pairs = ratios(stored, rival, "seconds", OURS)
-    if not pairs:
-        return Judged(plain, plain, None, plain <= WITHIN)
-    found = summary(pairs)
-    mean, half = found["mean"], found["half"]
-    is_within: bool | None = plain <= WITHIN
-    if not is_within and len(pairs) >= PAIRS_MIN and mean - half <= WITHIN:
-        is_within = True if half <= WITHIN - 1 else None
-    return Judged(plain, mean, half, is_within)
+    return Judged(plain, summary(pairs) if pairs else None)
 
 
 def of_kind(report: dict[str, Any], kind: str) -> dict[str, Stored]:
@@ -139,16 +142,27 @@ def of_kind(report: dict[str, Any], kind: str) -> dict[str, Stored]:
     }
 
 
-def headline(stored: Stored) -> list[Check]:
+def _first(report: dict[str, Any], stored: Stored) -> str:
+    """How many times less time the first epoch of `auto` took than epochs of `none`, who has nothing to learn."""
+    cold_s = report.get("first", {}).get(f"{stored['cell']['data']}/{OURS}")
+    theirs = [run["cold_s"] for run in runs_of(stored, BASELINE).values() if "cold_s" in run]
+    if not cold_s or not theirs:
+        return ""
+    return f"; {fmean(theirs) / cold_s:.2f} in its very first epoch, nothing known at either end"
+
+
+def headline(report: dict[str, Any], stored: Stored) -> list[Check]:
     """Traffic and time where the link is what is slow; `sophon` beside the paper's."""
     data, checks = stored["cell"]["data"], []
-    wanted = WANTED.get(data)
-    for what, figure, least in zip(
-        ("traffic", "time"), ("bytes", "seconds"), wanted or (None, None), strict=True
+    traffic, speed = WANTED.get(data, (None, None))
+    for what, figure, least, more in (
+        ("traffic", "bytes", traffic, ""),
+        ("time", "seconds", speed, ""),
+        ("time from a cold start", "cold_s", speed, _first(report, stored)),
     ):
         found = ratios(stored, OURS, figure)
         if found:
-            told = f"{fmean(found):.2f} times"
+            told = f"{shown(summary(found))} times{more}"
             holds = None if least is None else fmean(found) >= least
             goal = f" at least {least:g} times" if least else ""
             checks.append(Check(f"{data}: {what}{goal} less than {BASELINE}", holds, told))
@@ -160,7 +174,7 @@ def headline(stored: Stored) -> list[Check]:
     if theirs and data in PAPER_TRAFFIC:
         reported, name = PAPER_TRAFFIC[data]
         is_near = abs(fmean(theirs) / reported - 1) <= NEAR_PAPER
-        told = f"{fmean(theirs):.2f} times, the paper {reported:g} on {name}"
+        told = f"{shown(summary(theirs))} times, the paper {reported:g} on {name}"
         checks.append(Check(f"{data}: {PAPER} near the paper's", is_near, told))
     return checks
 
@@ -195,19 +209,21 @@ def tenth(report: dict[str, Any], stored: Stored) -> list[Check]:
 
 def _lost(stored: Stored, why: str) -> list[Check]:
     """Whether `auto` keeps up with `none` where the network is not what is slow, and what it sends."""
-    slower = [1 / ratio for ratio in ratios(stored, OURS, "seconds")]
-    if not slower:
+    if not ratios(stored, OURS, "seconds"):
         return []
-    same = 1 / fmean(ratios(stored, OURS, "bytes"))
+    time, sent = (
+        summary([100 / ratio for ratio in ratios(stored, OURS, figure)])
+        for figure in ("seconds", "bytes")
+    )
     what = f"{stored['cell']['data']}: not bound by I/O but by {why}"
-    told = f"{100 * same:.1f} % of the bytes of {BASELINE}"
+    told = f"{shown(sent, 1)} % of the bytes of {BASELINE}"
     return [
         Check(
             f"{what}, {OURS} loses less than 2 %",
-            fmean(slower) < IDLE_LOSS,
-            f"{100 * (fmean(slower) - 1):+.1f} % time, {told}",
+            time["mean"] < 100 * IDLE_LOSS,
+            f"{shown(time, 1)} % of its time, {told}",
         ),
-        Check(f"{what}, {OURS} offloads nothing", same > IDLE_BYTES, told),
+        Check(f"{what}, {OURS} offloads nothing", sent["mean"] > 100 * IDLE_BYTES, told),
     ]
 
 
@@ -226,15 +242,17 @@ def grid(cells: dict[str, Stored]) -> list[Check]:
     found = {key: of for key, stored in cells.items() if (of := judge(stored)) is not None}
     if not found:
         return []
-    plainly = sum(of.is_plainly_within for of in found.values())
-    within, unknown = (sum(of.is_within is x for of in found.values()) for x in (True, None))
-    holds = None if unknown and within + unknown == len(found) else within == len(found)
+    n_within = sum(of.is_within for of in found.values())
+    unsure = [of.is_within for of in found.values() if of.is_told_apart is False]
+    n_alone = sum(of.is_told_apart is None for of in found.values())
     worst = max(found, key=lambda key: found[key].plain)
     told = (
-        f"plain ratio {plainly} of {len(found)}, judged {within} of {len(found)}, too noisy to tell {unknown}; "
+        f"{n_within} of {len(found)}; not told apart from 3 % are {sum(unsure)} of those within and "
+        f"{len(unsure) - sum(unsure)} of those beyond, {n_alone} have no interval; "
         f"at worst {found[worst].plain:.3f} of the best other's time, {worst}"
     )
-    return [Check(f"{OURS} within 3 % of the best policy in every cell", holds, told)]
+    what = f"{OURS} within 3 % of the best policy in every cell"
+    return [Check(what, n_within == len(found), told)]
 
 
 def same_batches(report: dict[str, Any]) -> list[Check]:
@@ -280,7 +298,7 @@ def warm_up(report: dict[str, Any], policies: tuple[str, ...]) -> tuple[float, f
 def findings(report: dict[str, Any]) -> list[Check]:
     checks = same_batches(report)
     for stored in of_kind(report, "headline").values():
-        checks += headline(stored)
+        checks += headline(report, stored)
     for stored in of_kind(report, "tenth").values():
         checks += tenth(report, stored)
     for stored in of_kind(report, "idle").values():

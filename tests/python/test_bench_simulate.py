@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -232,11 +233,57 @@ def test_the_model_is_compared_with_the_runs():
     assert none.time_error == pytest.approx(0) and none.size_error == pytest.approx(0.1)
     # A second of storage CPU with half a core takes two; 150 bytes take 1.5 s.
     assert resize.seconds_said == pytest.approx(2) and resize.size_error == -0.5
-    text = "\n".join(computed.checked_text([none, resize]))
+    others = [replace(one, cell="grid/photos", is_calibrating=False) for one in (none, resize)]
+    text = "\n".join(computed.checked_text(others))
     assert "| resize | 1 | 33.3 % | 33.3 % | 50.0 % | 50.0 % |" in text
-    assert "Furthest off: headline/photos, resize" in text
-    assert "| headline/photos | 11000.00, 11000.00 (+0 %) | - | 1500.00, 2000.00 (+33 %) |" in text
-    assert "| headline/photos | 1.0, 1.1 (+10 %) | - | 0.3, 0.1 (-50 %) |" in text
+    assert "Furthest off: grid/photos, resize" in text
+    assert "| grid/photos | 11000.00, 11000.00 (+0 %) | - | 1500.00, 2000.00 (+33 %) |" in text
+    assert "| grid/photos | 1.0, 1.1 (+10 %) | - | 0.3, 0.1 (-50 %) |" in text
+
+
+def test_cells_that_the_model_was_made_with_are_no_check_of_it():
+    job = Job([sample(1100, pixels=(150, 1.0))])
+    used = simulate.compare(REPORT, "photos", job)
+    assert all(one.is_calibrating for one in used) and simulate.checks("photos", used) == []
+    text = "\n".join(computed.checked_text(used))
+    assert "| headline/photos (calibrates) | 11000.00, 11000.00 (+0 %) |" in text
+    assert "median error" not in text
+    none = replace(used[0], is_calibrating=False)
+    good, bad = simulate.checks("photos", [*used, none])  # 0 and 10 % off
+    assert str(good).startswith(
+        "photos: time as computed, median error at most 10 %: yes (0.0 %, 1 "
+    )
+    assert str(bad).startswith(
+        "photos: traffic as computed, median error at most 5 %: **no** (10.0"
+    )
+
+
+def test_a_narrower_bound_gains_only_by_what_it_spares_the_host():
+    samples = [sample(100, 0.1, cut=(50, 0.001, 0.1), coded=(40, 0.001, 1.0))] * 200
+    host_bound, link_bound = Site(100, 1e3, 1, batch=1), Site(1, 1e3, 1e3, batch=1)
+    for found in simulate.held_back(Job(samples), [host_bound, link_bound]):
+        assert (found.cells, found.faster) == (2, 1)
+        # Coded crops are taken until network and host take 0.64 s each; with cuts alone it is 0.5 s.
+        assert found.gain == pytest.approx(0.22, abs=0.01)
+        assert found.loss == pytest.approx(50 / 40 - 1, abs=0.01)
+    alike = [sample(100, 0.1, cut=(50, 0.5, 0.1), coded=(30, 1.0, 0.1), pixels=(60, 0.7, 0.1))]
+    sites = [Site(link, cores, 1, batch=1) for link in (10, 100, 1000) for cores in (0.1, 1, 10)]
+    for found in simulate.held_back(Job(alike * 200), sites):
+        assert found.faster == 0 and found.loss > 0.1
+
+
+def test_bounds_are_tried_over_many_sites_and_with_dear_crops():
+    costs = {"cut": (45e3, 5e-4, 1e-3), "coded": (35e3, 6e-4, 1e-3), "pixels": (150e3, 5e-4, 1e-3)}
+    found = simulate.within_bounds([sample(110e3, 1.5e-3, **costs)], 1000, 0.0)
+    assert [of.bound.split(",")[0] for of in found] == ["codec 0", "cut_wire 0"] * 2
+    assert {of.cells for of in found} == {7 * 6 * 5}
+    assert found[0].loss == pytest.approx(
+        45 / 35 - 1, abs=0.02
+    )  # where the link is all that counts
+    assert found[2].gain >= found[0].gain and found[2].faster >= found[0].faster
+    text = "\n".join(computed.held_back_text("photos", found))
+    assert "25 to 10,000 Mbit/s, 0.1 to 48 cores at the storage, 0.25 to 48 at the host" in text
+    assert f"| codec 0 | 210 | {found[0].faster} | " in text
 
 
 @pytest.fixture
@@ -254,6 +301,7 @@ def test_the_report_goes_from_the_profile_to_many_jobs(computed_once):
     assert "## photos: the profile" in text
     assert "## The model beside the runs" in text
     assert "## photos: 100 samples, a host of 4 cores" in text
+    assert "## photos: `auto` held back" in text
     assert "## Jobs on one store of 4 cores and 500 Mbit/s (photos)" in text
 
 
