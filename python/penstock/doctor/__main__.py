@@ -4,15 +4,31 @@ import argparse
 import builtins
 import contextlib
 import json
+import multiprocessing
 import os
 import signal
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
 
-GRACE_SECONDS = 20  # a script that takes no batches any more is ended then
+from penstock.doctor.alarm import AGAIN_SECONDS, Alarm
+
+if TYPE_CHECKING:  # torch is imported late: it may not be there
+    from penstock.doctor.trial import Rate
+    from penstock.doctor.watch import Watch
+
+GRACE_SECONDS = 20  # for a script that takes no batches any more, and for what it leaves behind
+N_PATIENCE = 10  # times as long as it is watched is its first batch waited for
+SEEN = (
+    "seen are the DataLoaders of torch and of Penstock, and classes made from them whose __iter__ "
+    "calls super().__iter__(), in the process that runs the script; not in processes that it "
+    "starts (torch.multiprocessing.spawn, launchers), nor loaders of other libraries"
+)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -22,6 +38,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         epilog="The script is ended once it has been watched long enough; what it saves meanwhile is saved.",
     )
     parser.add_argument("--seconds", type=_positive, default=30.0, metavar="S", help="watch so long after the first batch (default 30)")  # fmt: skip
+    parser.add_argument("--patience", type=_positive, metavar="S", help=f"end a script that takes no batch so long after its start (default {N_PATIENCE} times --seconds)")  # fmt: skip
     parser.add_argument("--trial", type=_positive, default=6.0, metavar="S", help="then try either loader alone for so long (default 6)")  # fmt: skip
     parser.add_argument("--no-trial", action="store_true", help="do not try, only watch")
     parser.add_argument("--json", metavar="FILE", help="write what was found as JSON, too")
@@ -58,41 +75,34 @@ def main_module(path: str) -> Iterator[ModuleType]:
         sys.modules["__main__"] = ours
 
 
-def run_script(module: ModuleType, seconds: float) -> list:  # type: ignore[type-arg]
-    """Run it as Python would, and return what was watched."""
-    from penstock.doctor.watch import Enough, Watch
+def run_script(
+    module: ModuleType, watch: "Watch", patience: float, held_up: Callable[[], object]
+) -> None:
+    """As Python would, until it has been watched for long enough."""
+    from penstock.doctor.watch import Enough
 
-    n_spared = 0
-
-    def too_long(signum: int, frame: FrameType | None) -> None:
-        """Every second, for a script may catch Enough; but what cleans up after one is given time."""
-        nonlocal n_spared
-        if isinstance(sys.exc_info()[1], Enough) and n_spared < GRACE_SECONDS:
-            n_spared += 1
-        else:
-            raise Enough
-
-    with Watch(seconds) as watch:
-        signal.signal(signal.SIGALRM, too_long)
-        watch.on_first_batch = lambda: signal.setitimer(
-            signal.ITIMER_REAL, seconds + GRACE_SECONDS, 1
-        )
-        try:
+    alarm = Alarm(Enough, patience, GRACE_SECONDS, AGAIN_SECONDS, held_up)
+    watch.on_first_batch = lambda: alarm.set(watch.seconds + GRACE_SECONDS)
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    try:
+        with watch, alarm:
             path = str(module.__file__)
             exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), vars(module))
-            say("the script has ended")
-        except Enough:
-            say(f"watched for {seconds:.0f} s, the script was ended")
-        except SystemExit as leave:
-            say(f"the script has ended ({leave.code if leave.code is not None else 0})")
-        except KeyboardInterrupt:
-            say("interrupted: this is what was seen so far")
-        except Exception:
-            traceback.print_exc()
-            say("the script failed; this is what was seen before")
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    return watch.seen
+        say("the script has ended")
+    except Enough:
+        if watch.deadline is None:
+            say(f"no batch was seen in {patience:g} s (--patience), the script was ended")
+        else:
+            say(f"watched for {watch.seconds:g} s, the script was ended")
+    except SystemExit as leave:
+        say(f"the script has ended ({leave.code if leave.code is not None else 0})")
+    except KeyboardInterrupt:
+        say("interrupted: this is what was seen so far")
+    except BaseException:
+        traceback.print_exc()
+        say("the script failed; this is what was seen before")
+    finally:
+        signal.signal(signal.SIGINT, on_ctrl_c)  # Lightning ignores it from the first one on
 
 
 def main(arguments: list[str]) -> int:
@@ -100,6 +110,10 @@ def main(arguments: list[str]) -> int:
     if not os.path.isfile(options.script):
         say(f"no such script: {options.script}")
         return 2
+    if options.json:
+        options.json = os.path.abspath(options.json)  # the script may go elsewhere
+        if not write(options.json):
+            return 2
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -107,37 +121,107 @@ def main(arguments: list[str]) -> int:
         return 1
     sys.argv = [options.script, *options.args]
     sys.path[0] = str(Path(options.script).resolve().parent)
-    if options.json:
-        options.json = os.path.abspath(options.json)  # the script may go elsewhere
     with main_module(os.path.abspath(options.script)) as module:
         return examine(module, options)
 
 
 def examine(module: ModuleType, options: argparse.Namespace) -> int:
     """Watch the script, try the loaders, tell."""
-    seen = run_script(module, options.seconds)
-    from penstock.doctor import diagnosis, patch, trial
+    from penstock.doctor.watch import Watch
+
+    watch = Watch(options.seconds)
+
+    def held_up() -> None:
+        """In the alarm's thread: the main one can only be ended with the process."""
+        say("native code does not come back: this is what was seen")
+        code = 1
+        try:
+            code = tell(watch, None, module, options)
+        except BaseException:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(code)
+
+    run_script(module, watch, options.patience or N_PATIENCE * options.seconds, held_up)
+    return tell(watch, held_up, module, options)
+
+
+def tell(
+    watch: "Watch",
+    held_up: Callable[[], object] | None,
+    module: ModuleType,
+    options: argparse.Namespace,
+) -> int:
+    """What was seen.  `held_up` is for the trial, as Alarm says; without it there is none."""
+    from penstock.doctor import diagnosis, patch
     from penstock.doctor.watch import N_STARTING
 
-    counted = [w for w in seen if w.n_batches > N_STARTING]
+    counted = [w for w in watch.seen if w.n_batches > N_STARTING]
+    counted.sort(key=lambda w: w.lost, reverse=True)
     if not counted:
-        say("no DataLoader gave more than two batches: nothing to tell")
-        return 1
+        tell_nothing(watch)
+    tried = next((w for w in counted if not w.is_ours), None)  # the one that is waited for most
+    rates = None
+    if tried and held_up and not options.no_trial:
+        rates = try_loaders(tried.loader, options.trial, held_up)
     found = []
     folder = os.path.dirname(os.path.realpath(str(module.__file__)))
-    for watched in sorted(counted, key=lambda w: w.lost, reverse=True):
-        rates = None
-        if not options.no_trial and not found:  # the one that is waited for most
-            say("trying either loader alone")
-            rates = trial.compare(watched.loader, options.trial)
-        found.append(diagnosis.diagnose(watched, rates))
+    for watched in counted:
+        found.append(diagnosis.diagnose(watched, rates if watched is tried else None))
         is_foreign = os.path.isfile(watched.file) and not patch.is_own(watched.file, folder)
         diff = None if is_foreign else patch.propose(watched.file)
-        print(diagnosis.in_words(found[-1], diff, watched.file if is_foreign else None))
-    if options.json:
-        Path(options.json).write_text(json.dumps([f.as_json() for f in found], indent=1) + "\n")
-    return 0
+        foreign = watched.file if is_foreign else None
+        print(diagnosis.in_words(found[-1], diff, foreign), flush=True)
+    if options.json and not write(options.json, [f.as_json() for f in found]):
+        return 2
+    return 0 if found else 1
+
+
+def tell_nothing(watch: "Watch") -> None:
+    say("no DataLoader gave more than two batches: nothing to tell")
+    for loader in watch.unseen:
+        say(f"no batch was seen of {loader}")
+    say(SEEN)
+
+
+def try_loaders(
+    loader: Any, seconds: float, held_up: Callable[[], object]
+) -> "tuple[Rate, Rate] | None":
+    from penstock.doctor import trial
+
+    say("trying either loader alone")
+    try:
+        return trial.compare(loader, seconds, held_up)
+    except KeyboardInterrupt:
+        say("interrupted: this is told without it")
+        return None
+
+
+def write(path: str, found: list[dict[str, Any]] | None = None) -> bool:
+    """Without anything: only find out whether it can be written."""
+    try:
+        with open(path, "a" if found is None else "w", encoding="utf-8") as file:
+            if found is not None:
+                file.write(json.dumps(found, indent=1) + "\n")
+    except OSError as error:
+        say(f"cannot write {path}: {error.strerror}")
+        return False
+    return True
+
+
+def leave(code: int) -> NoReturn:
+    """As Python does; but what the script left running is not waited for without end."""
+
+    def cut_off() -> None:
+        time.sleep(GRACE_SECONDS)
+        for child in multiprocessing.active_children():
+            child.terminate()
+        os._exit(code)
+
+    sys.stdout.flush()
+    threading.Thread(target=cut_off, daemon=True).start()
+    sys.exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

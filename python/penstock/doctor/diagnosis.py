@@ -23,6 +23,7 @@ class Diagnosis:
 
     where: str
     loader: str
+    is_ours: bool  # Penstock's already
     n_batches: int
     wait_share: float
     wait: float  # a batch, mean
@@ -50,12 +51,13 @@ def diagnose(watched: Watched, rates: tuple[Rate, Rate] | None) -> Diagnosis:
     wait, step = watched.wait, watched.step
     load = None
     if watched.before and watched.after and watched.after.at > watched.before.at:
-        load = Load.between(watched.before, watched.after)
+        load = Load.between(watched.before, watched.after, usable_cores())
     torch_rate, our_rate = rates or (None, None)
     share, gain = _expect(wait + watched.start_loss, step, our_rate)
     return Diagnosis(
         where=f"{os.path.basename(watched.file)}:{watched.line}" if watched.file else "unknown",
         loader=_describe(watched.loader),
+        is_ours=watched.is_ours,
         n_batches=watched.n_batches,
         wait_share=watched.wait_share,
         wait=wait,
@@ -73,7 +75,7 @@ def diagnose(watched: Watched, rates: tuple[Rate, Rate] | None) -> Diagnosis:
         penstock_rate=our_rate,
         expected_wait_share=share,
         expected_gain=gain,
-        operations=_operations(watched.loader.dataset),
+        operations="" if watched.is_ours else _operations(watched.loader.dataset),
     )
 
 
@@ -103,26 +105,40 @@ def _operations(dataset: Any) -> str:
 
 
 def _bottleneck(watched: Watched, load: Load | None) -> str:
+    if watched.is_ours:
+        return watched.verdict or "not known: the loader does not tell"
     if watched.lost_share < LITTLE:
         return "training: data comes in time"
     if watched.start_share > watched.lost_share / 2:
         return _starting(watched)
     if load is None:
         return "the loader"
-    cores = usable_cores()
-    n_workers = watched.loader.num_workers
-    busy = load.main_cores + load.worker_cores + (load.other_cores or 0.0)
-    if load.io_share is not None and load.io_share > 0.5 and load.worker_cores < BUSY:
+    if load.worker_cores is None and watched.loader.num_workers > 0:
+        return _without_workers(load)
+    return _busiest(load, watched.loader.num_workers)
+
+
+def _busiest(load: Load, n_workers: int) -> str:
+    cores, workers = usable_cores(), load.worker_cores or 0.0
+    busy = load.main_cores + workers + (load.other_cores or 0.0)
+    if load.io_share is not None and load.io_share > 0.5 and workers < BUSY:
         return f"storage: some task waits for it {load.io_share:.0%} of the time"
     if load.other_cores is not None and load.other_cores > 0.5 * cores:
         return f"other programs use {load.other_cores:.1f} of {cores} cores"
     if n_workers == 0:
         return "the loader runs in the training process, in turns with it (num_workers=0)"
     if busy > BUSY * cores:
-        return f"processor time: {busy:.1f} of {cores} cores are busy, {load.worker_cores:.1f} of them with loading"
-    if load.worker_cores > BUSY * n_workers:
+        return f"processor time: {busy:.1f} of {cores} cores are busy, {workers:.1f} of them with loading"
+    if workers > BUSY * n_workers:
         return f"too few workers: all {n_workers} are busy, {cores - busy:.1f} of {cores} cores are not"
     return "the dataset waits for something else than a processor: storage, network or a lock"
+
+
+def _without_workers(load: Load) -> str:
+    text = "not known: the kernel does not list a process's children here, so whether the workers are busy cannot be told"
+    if load.io_share is None or load.io_share <= 0.5:
+        return text
+    return f"{text}; some task waits for storage {load.io_share:.0%} of the time"
 
 
 def _starting(watched: Watched) -> str:
@@ -154,19 +170,26 @@ def in_words(found: Diagnosis, diff: str | None, foreign: str | None = None) -> 
         f"then {_ms(found.step)} of training; first batch after {_ms(found.first_batch)}",
         *_starts(found),
         f"  bottleneck   {found.bottleneck}",
-        f"  operations   {found.operations}",
     ]
+    if found.operations:
+        lines.append(f"  operations   {found.operations}")
     if found.torch_rate and found.penstock_rate:
         text = f"torch {_rate(found.torch_rate)}, Penstock {_rate(found.penstock_rate)} batches a second"
         if found.torch_rate.batches_per_s and found.penstock_rate.batches_per_s:
             text += f" ({found.penstock_rate.batches_per_s / found.torch_rate.batches_per_s:.1f}x)"
         lines.append(f"  alone        {text}")
     lines.append(f"  with it      {_outlook(found)}")
-    if foreign and found.lost_share >= LITTLE:
-        lines.append(f"  the change   none proposed: the loader is made in {foreign}, outside of the script's folder")  # fmt: skip
-    elif diff and found.lost_share >= LITTLE:
-        lines += ["  the change", *(f"    {line}" for line in diff.rstrip("\n").split("\n"))]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_change(found, diff, foreign)])
+
+
+def _change(found: Diagnosis, diff: str | None, foreign: str | None) -> list[str]:
+    if found.is_ours or found.lost_share < LITTLE:
+        return []
+    if foreign:
+        return [f"  the change   none proposed: the loader is made in {foreign}, outside of the script's folder"]  # fmt: skip
+    if not diff:
+        return ["  the change   none proposed: no import of torch's DataLoader was found where the loader is made"]  # fmt: skip
+    return ["  the change", *(f"    {line}" for line in diff.rstrip("\n").split("\n"))]
 
 
 def _starts(found: Diagnosis) -> list[str]:
@@ -180,6 +203,8 @@ def _starts(found: Diagnosis) -> list[str]:
 
 
 def _outlook(found: Diagnosis) -> str:
+    if found.is_ours:
+        return "this loader is Penstock's already; `penstock top PID` shows it while it runs"
     if found.lost_share < LITTLE:
         return "nothing to gain: training is the slower side"
     if found.expected_gain is None or found.expected_wait_share is None:

@@ -6,7 +6,7 @@ import io
 import os
 from dataclasses import dataclass
 
-TORCH = "torch.utils.data"
+TORCH = "torch.utils.data", "torch.utils.data.dataloader"
 OURS = "penstock.torch"
 
 
@@ -96,12 +96,12 @@ def _aliases(tree: ast.AST) -> dict[str, str]:
 
 
 def _edits(node: ast.AST, aliases: dict[str, str], source: Source) -> list[Edit]:
-    if isinstance(node, ast.ImportFrom) and node.module == TORCH and node.level == 0:
+    if isinstance(node, ast.ImportFrom) and node.module in TORCH and node.level == 0:
         return _split_import(node, source)
     if (
         isinstance(node, ast.Attribute)
         and node.attr == "DataLoader"
-        and _dotted(node.value, aliases) == TORCH
+        and _dotted(node.value, aliases) in TORCH
     ):
         return [Edit(*source.span(node), f"{OURS}.DataLoader")]
     return []
@@ -112,12 +112,12 @@ def _split_import(node: ast.ImportFrom, source: Source) -> list[Edit]:
     ours = [alias for alias in node.names if alias.name == "DataLoader"]
     if not ours:
         return []
-    text = "".join(f"from {OURS} import {_name(alias)}" for alias in ours)
+    lines = [f"from {OURS} import {_name(alias)}" for alias in ours]
     rest = [alias for alias in node.names if alias.name != "DataLoader"]
     if rest:
-        indent = " " * node.col_offset
-        text += f"\n{indent}from {TORCH} import {', '.join(map(_name, rest))}"
-    return [Edit(*source.span(node), text)]
+        lines.append(f"from {node.module} import {', '.join(map(_name, rest))}")
+    indent = " " * node.col_offset
+    return [Edit(*source.span(node), f"\n{indent}".join(lines))]
 
 
 def _name(alias: ast.alias) -> str:

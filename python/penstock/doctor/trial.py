@@ -1,22 +1,17 @@
 """The same dataset with torch's loader and with Penstock's, for some seconds each, without training."""
 
-import contextlib
-import signal
-import sys
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch.utils.data as torch_data
 
+from penstock.doctor.alarm import AGAIN_SECONDS, Alarm
 from penstock.torch import DataLoader
 
 N_WARM = 2  # batches before the clock starts
 PATIENCE_SECONDS = 10  # for starting, and for a batch that never comes
-AGAIN_SECONDS = 1  # a dataset may catch what is to end it
 
 
 @dataclass(frozen=True)
@@ -32,12 +27,19 @@ class _TooLong(BaseException):
     """Ends a trial.  Not an Exception, which a dataset may catch and go on."""
 
 
-def rate_of(loader: Any, seconds: float) -> Rate:
-    """Iterate over and over until the time is up."""
+def rate_of(loader: Any, seconds: float, held_up: Callable[[], object] | None = None) -> Rate:
+    """Iterate over and over until the time is up.  In the main thread.
+
+    A loader whose worker could not send a batch waits for ever, so there is a limit; `held_up` is
+    called where that does not help, as Alarm says.
+    """
+    limit = 3 * seconds + PATIENCE_SECONDS
     try:
-        with _at_most(3 * seconds + PATIENCE_SECONDS):
+        with Alarm(_TooLong, limit, PATIENCE_SECONDS, AGAIN_SECONDS, held_up):
             return _rate_of(loader, seconds)
-    except Exception as error:
+    except _TooLong:
+        return Rate(problem=f"TimeoutError: no end after {limit:.0f} s")
+    except (Exception, SystemExit) as error:
         return Rate(problem=f"{type(error).__name__}: {error}")
 
 
@@ -67,35 +69,6 @@ def _rate_of(loader: Any, seconds: float) -> Rate:
             started = time.perf_counter()
 
 
-@contextlib.contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """TimeoutError after that long.  A loader whose worker could not send a batch waits for ever.
-    Only the main thread gets signals; elsewhere there is no limit."""
-    n_spared = 0
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def ring(signum: int, frame: FrameType | None) -> None:
-        """Again and again, for it may be caught; but what cleans up after it is given time."""
-        nonlocal n_spared
-        if isinstance(sys.exc_info()[1], _TooLong) and n_spared < PATIENCE_SECONDS:
-            n_spared += 1
-        else:
-            raise _TooLong
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
-    try:
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-    except _TooLong:
-        raise TimeoutError(f"no end after {seconds:.0f} s") from None
-
-
 def like(loader: Any) -> DataLoader:
     """Penstock's loader with the arguments that torch's one was given, where they say what comes;
     how many workers make it is for Penstock to find out."""
@@ -118,18 +91,21 @@ def like(loader: Any) -> DataLoader:
     return DataLoader(loader.dataset, loader.batch_size, drop_last=loader.drop_last, **keywords)
 
 
-def compare(loader: Any, seconds: float) -> tuple[Rate, Rate]:
+def compare(
+    loader: Any, seconds: float, held_up: Callable[[], object] | None = None
+) -> tuple[Rate, Rate]:
     """torch's rate and ours.  In turns, so that a machine that changes is unjust to neither."""
     try:
         ours = like(loader)
-    except Exception as error:
-        return rate_of(loader, seconds), Rate(problem=f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:
+        problem = Rate(problem=f"{type(error).__name__}: {error}")
+        return rate_of(loader, seconds, held_up), problem
     halves: list[list[Rate]] = [[], []]
     with ours:
         for _ in range(2):
             for rates, each in zip(halves, (loader, ours), strict=True):
                 if not any(rate.problem for rate in rates):  # it would only happen again
-                    rates.append(rate_of(each, seconds / 2))
+                    rates.append(rate_of(each, seconds / 2, held_up))
     return _best(halves[0]), _best(halves[1])
 
 

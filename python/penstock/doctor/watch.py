@@ -2,7 +2,9 @@
 
 torch's DataLoader is patched in two places: where one is made, to learn in which line, and
 where one is iterated, to time how long each batch is waited for and how long the script is
-busy with it.  Everything else goes through untouched.
+busy with it.  Everything else goes through untouched.  Penstock's own, which iterates by itself,
+is patched there as well.  So is every class made from them, unless its __iter__ never calls
+theirs.  A process that was forked goes its own way.
 
 What is seen is kept by the line that makes a loader: a script may make it anew for each epoch, and
 only the newest is held.  Where a line makes several before any of them is iterated (train and
@@ -10,6 +12,7 @@ validation in a comprehension) they are told apart by their turn.
 """
 
 import functools
+import os
 import sys
 import time
 from collections import defaultdict
@@ -21,6 +24,7 @@ from typing import Any, NamedTuple
 import torch.utils.data as torch_data
 
 from penstock.doctor.machine import Usage, usage_now
+from penstock.torch import DataLoader as Ours
 
 # The first batches of an iteration wait for workers to start, and are told apart.
 N_STARTING = 2
@@ -76,6 +80,11 @@ class Watched:
     epochs: list[Epoch] = field(default_factory=list)
     before: Usage | None = None
     after: Usage | None = None
+    verdict: str = ""  # of a loader of ours, its own
+
+    @property
+    def is_ours(self) -> bool:
+        return isinstance(self.loader, Ours)
 
     @property
     def wait_share(self) -> float:
@@ -145,33 +154,55 @@ class Watch:
         self.on_first_batch: Callable[[], object] = lambda: None
         self._places: dict[int, Place] = {}  # by the loader's id
         self._rounds: defaultdict[tuple[str, int], Round] = defaultdict(Round)
+        self._kinds: dict[tuple[str, int], type] = {}  # what each line made last
+        self._pid = os.getpid()
 
     def __enter__(self) -> "Watch":
-        cls = torch_data.DataLoader
-        self._real = cls.__init__, cls.__iter__
-        real_init, real_iter = self._real
+        theirs = torch_data.DataLoader
+        self._real = theirs.__init__, theirs.__iter__, Ours.__iter__
+        real_init = theirs.__init__
         watch = self
 
         @functools.wraps(real_init)  # some read the signature
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
-            watch._places[id(loader)] = watch._place()  # over one that is gone and had the same id
+            place = watch._place()
+            watch._places[id(loader)] = place  # over one that is gone and had the same id
+            watch._kinds[place[:2]] = type(loader)
             real_init(loader, *args, **kwargs)
 
-        @functools.wraps(real_iter)
-        def iterate(loader: Any) -> Iterator[Any]:
-            began_at = time.perf_counter()
-            return _WatchedIterator(real_iter(loader), watch, watch._record(loader), began_at)
-
-        cls.__init__, cls.__iter__ = init, iterate  # type: ignore[method-assign]
+        theirs.__init__ = init  # type: ignore[method-assign]
+        theirs.__iter__ = self._watched(theirs.__iter__)  # type: ignore[method-assign]
+        Ours.__iter__ = self._watched(Ours.__iter__)  # type: ignore[method-assign]
         return self
 
     def __exit__(self, *exc: object) -> None:
-        cls = torch_data.DataLoader
-        cls.__init__, cls.__iter__ = self._real  # type: ignore[method-assign]
+        theirs = torch_data.DataLoader
+        theirs.__init__, theirs.__iter__, Ours.__iter__ = self._real  # type: ignore[method-assign]
+
+    def _watched(self, real_iter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @functools.wraps(real_iter)
+        def iterate(loader: Any) -> Iterator[Any]:
+            began_at = time.perf_counter()
+            real = real_iter(loader)
+            if os.getpid() != self._pid or isinstance(real, _WatchedIterator):
+                return real  # ours leaves some datasets to torch's
+            return _WatchedIterator(real, self, self._record(loader), began_at)
+
+        return iterate
 
     @property
     def seen(self) -> list[Watched]:
         return list(self._records.values())
+
+    @property
+    def unseen(self) -> list[str]:
+        """Loaders that were made, and not iterated where that is seen."""
+        iterated = {place[:2] for place in self._records}
+        return [
+            f"{os.path.basename(file)}:{line}  {_describe(kind)}"
+            for (file, line), kind in self._kinds.items()
+            if (file, line) not in iterated
+        ]
 
     def _place(self) -> Place:
         """Of a loader that is being made."""
@@ -254,6 +285,7 @@ class _WatchedIterator:
             after = record.after
             if is_last or after is None or time.monotonic() - after.at >= USAGE_SECONDS:
                 record.after = usage_now()
+                record.verdict = _verdict(record)
 
     def __len__(self) -> int:
         return len(self._real)
@@ -270,12 +302,27 @@ def _length(loader: Any) -> int:
         return 0
 
 
+def _verdict(record: Watched) -> str:
+    """While it runs: the script may close it."""
+    try:
+        return record.loader.verdict() if record.is_ours else ""
+    except Exception:  # one of DataPipes has none
+        return ""
+
+
+def _describe(kind: type) -> str:
+    """A class of loaders, and what may be why none of its batches are seen."""
+    who_iterates = next(cls for cls in kind.__mro__ if "__iter__" in vars(cls))
+    is_watched = who_iterates in (torch_data.DataLoader, Ours)
+    return kind.__name__ if is_watched else f"{kind.__name__}, which has an __iter__ of its own"
+
+
 def _caller() -> tuple[str, int]:
-    """The line outside of torch and of this file that is making a loader."""
+    """The line outside of torch, of ours and of this file that is making a loader."""
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module != __name__ and not module.startswith("torch.utils.data"):
+        if module != __name__ and not module.startswith(("torch.utils.data", "penstock.torch")):
             return frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]
     return "", 0
