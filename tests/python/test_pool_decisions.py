@@ -145,7 +145,7 @@ def lines_of(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-KEYS = "v period time_ns engine policy fresh state seen knobs limits pinned wanted decision reason outcome"  # fmt: skip
+KEYS = "v loader period time_ns engine policy tuner fresh state seen knobs limits pinned wanted decision reason outcome"  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -163,6 +163,7 @@ def test_every_period_is_a_line(n_workers: int, policy: Any, limits: list[int], 
     for line in lines:
         assert " ".join(line) == KEYS
         assert (line["v"], line["engine"], line["policy"]) == (1, "processes", policy)
+        assert line["tuner"] == ("processes" if n_workers else None)
         state = line["state"]
         assert (state["batches"], state["samples"], state["batch_samples"]) == (1, 4, 4)
         assert state["batch_s"] >= 0 and state["cores"] >= 1
@@ -172,6 +173,15 @@ def test_every_period_is_a_line(n_workers: int, policy: Any, limits: list[int], 
         assert (line["reason"], line["seen"]) == ("", None)
     times = [line["time_ns"] for line in lines]
     assert times == sorted(times)
+
+
+def test_the_cores_in_the_log_are_those_that_the_tuner_goes_by(log: Path) -> None:
+    with DataLoader(Squares(), batch_size=4, num_workers=2, decision_log=log) as loader:
+        batches = iter(loader)
+        next(batches)
+        loader._engine._workers._tuner.n_cores = 77  # type: ignore[union-attr]
+        next(batches)
+    assert lines_of(log)[-1]["state"]["cores"] == 77
 
 
 def test_a_period_is_a_tenth_of_a_second_of_the_loops_time(tmp_path: Path) -> None:

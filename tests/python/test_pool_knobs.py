@@ -13,8 +13,9 @@ import torch
 from torch.utils import data
 
 from penstock.torch import DataLoader
-from penstock.workers.meter import Meter, Recent, Sums, variation
-from penstock.workers.settings import AHEAD_BYTES, Settings
+from penstock.workers import decisions
+from penstock.workers.meter import Control, Meter, Recent, Sums, variation
+from penstock.workers.settings import Settings
 from penstock.workers.tuner import Tuner
 
 
@@ -145,18 +146,22 @@ def test_a_dataset_that_changes_leaves_pins_and_counters(persistent: bool) -> No
 def test_turned_at_random_the_stream_stays(asked: Any, persistent: bool) -> None:
     with make(num_workers=0) as plain:
         want = [digest(plain) for _ in range(2)]
-    draws = random.Random(5)
+    draws, n_turns = random.Random(5), [0]
     with make(num_workers=asked, persistent_workers=persistent) as loader:
         for epoch in range(2):
-            assert digest(_turned(loader, draws)) == want[epoch]
+            assert digest(_turned(loader, draws, n_turns)) == want[epoch]
+    assert n_turns[0] >= 1000
 
 
-def _turned(loader: DataLoader, draws: random.Random) -> Iterator[Any]:
+def _turned(loader: DataLoader, draws: random.Random, n_turns: list[int]) -> Iterator[Any]:
+    """The pool sees the last turn between two batches; the knobs see all of them."""
     for batch in loader:
         knobs = loader.knobs
-        knobs.workers = draws.choice([1, 2, 3, 4, "auto"])
-        knobs.ready_batches = draws.choice([1, 2, 3, 9, 40, "auto"])
-        loader.policy = draws.choice(["fixed", "rules", "hillclimb", "model"])
+        for _ in range(4):
+            knobs.workers = draws.choice([1, 2, 3, 4, "auto"])
+            knobs.ready_batches = draws.choice([1, 2, 3, 9, 40, "auto"])
+            loader.policy = draws.choice(["fixed", "rules", "hillclimb", "model"])
+            n_turns[0] += 1
         yield batch
 
 
@@ -314,23 +319,69 @@ def test_memory_is_what_batches_take() -> None:
         )
 
 
+# Control
+
+
+def burn(*_: Any) -> bool:
+    """Two milliseconds of this thread's processor time."""
+    begin = time.thread_time_ns()
+    while time.thread_time_ns() - begin < 2_000_000:
+        pass
+    return False
+
+
+@pytest.mark.parametrize("who", ["tuner", "log", "display"])
+def test_what_control_computes_is_told(
+    who: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "PERIOD_SECONDS", 0)
+    if who == "log":
+        monkeypatch.setattr(decisions.DecisionLog, "_write", burn)
+    options = {"num_workers": 2, "decision_log": tmp_path / "log"}
+    with make(Drawn(24), **options) as loader:
+        for _ in loader:
+            workers = loader._engine._workers  # type: ignore[union-attr]
+            if who == "tuner":
+                workers._tuner.observe = burn
+            elif who == "display":
+                workers.meter.each_while, workers.meter._while = burn, 1
+        assert loader.stats()["control_ns"] >= 10 * 2_000_000
+
+
+def test_control_is_what_lies_between_its_beginning_and_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, control = 7, Control()
+    monkeypatch.setattr(time, "thread_time_ns", lambda: now)
+    control.end()  # nothing was begun
+    control.begin()
+    now += 10
+    control.begin()
+    now += 10
+    control.end()
+    assert control.ns == 20
+    control.begin()
+    now += 10
+    control.void()
+    control.end()
+    assert control.ns == 20
+
+
+def test_quick_batches_made_here_are_counted_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at the clock would take as long as counting does."""
+    now, looks = 0, []
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: now)
+    monkeypatch.setattr(time, "thread_time_ns", lambda: looks.append(1) or 0)
+    meter = Meter()
+    for spent in 50 * [1000] + 3 * [1_000_000]:
+        meter.begin()
+        now += spent
+        meter.end()
+        meter.control.end()
+    assert len(looks) == 2 * 3
+
+
 # The parts
-
-
-def test_the_window_follows_what_was_asked_for_and_the_budget() -> None:
-    free = Settings(None, budget=1 << 30)
-    assert free.window(4, in_turn=False) == 4, "nobody knows how large a batch is"
-    free.saw(1000)
-    assert free.window(4, in_turn=False) == 8
-    free.saw(AHEAD_BYTES)
-    assert free.window(4, in_turn=False) == 5
-    free.n_ready = 20
-    assert free.window(4, in_turn=False) == 20
-    free.saw(1 << 28)
-    assert free.window(4, in_turn=False) == 4, "memory is a hard limit"
-    asked = Settings(3, budget=1 << 30)
-    asked.saw(1000)
-    assert asked.window(4, in_turn=False) == asked.window(4, in_turn=True) == 12
 
 
 def test_the_meter_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 """num_workers="auto": what it chooses, on a model of a loader instead of a clock."""
 
+import math
 import os
+import weakref
 from typing import Any
 
 import pytest
 
-from penstock.workers import Job, Workers
-from penstock.workers.tuner import Tuner
+from penstock.workers import Job, Workers, facade
+from penstock.workers.tuner import Said, Tuner
 from worker_checks import Items, plan
 
 
@@ -227,7 +229,56 @@ def test_workers_that_must_be_there_stay(busy: float, nbytes: int) -> None:
     assert not tuner.is_inline
 
 
+def test_no_more_are_tried_than_memory_holds() -> None:
+    said: list[Said] = []
+    tuner = Tuner(2, say=said.append, fits=lambda n_workers: min(n_workers, 5))
+    assert Model(2, busy=0.0005, asleep=0.08).run(tuner).n_workers == 5
+    assert [one.n_workers for one in said] == [4, 5, 5]
+    assert said[1].reason.endswith(", memory holds 5 workers and not 8")
+
+
+def test_workers_that_are_there_stay_where_memory_holds_fewer() -> None:
+    said: list[Said] = []
+    tuner = Tuner(4, say=said.append, fits=lambda n_workers: 1)
+    assert Model(4, busy=0.0005, asleep=0.08).run(tuner).n_workers == 4
+    (one,) = said
+    assert one.reason.startswith("4 workers stay: the loop waits ")
+    assert one.reason.endswith(", memory holds 4 workers and not 8")
+
+
 # --- real workers ---
+
+
+@pytest.mark.parametrize(
+    ("held", "left", "n_workers"),
+    [
+        (200, 250, 3),  # two of 200 each, and one more
+        (200, 1200, 8),
+        (200, 1199, 7),
+        (200, 0, 2),
+        (200, math.inf, 8),
+        (None, 0, 8),  # nobody tells how large they are
+    ],
+)
+def test_workers_fit_if_each_is_as_large_as_one_there_is(
+    held: int | None, left: float, n_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = Workers(Job(Items(int)), 2)
+    monkeypatch.setattr(Workers, "pids", {0: 11, 1: 12})
+    monkeypatch.setattr(facade, "memory_of", lambda pids: held if pids == [11] else 0)
+    monkeypatch.setattr(facade, "memory_left", lambda: left)
+    assert workers.fits(8) == n_workers
+    assert workers._tuner is not None
+    assert workers._tuner._fits(8) == n_workers, "the tuner asks"
+
+
+def test_a_tuner_does_not_keep_its_workers_alive() -> None:
+    workers = Workers(Job(Items(int)), "auto")
+    assert workers._tuner is not None
+    fits, there = workers._tuner._fits, weakref.ref(workers)
+    del workers
+    assert there() is None
+    assert fits(7) == 7
 
 
 def test_what_was_made_inline_is_never_left_to_workers_that_inherit_it() -> None:

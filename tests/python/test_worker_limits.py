@@ -1,11 +1,14 @@
 """Cores and memory that worker processes may use, from files as kernels write them."""
 
+import math
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from penstock.workers.limits import usable_cores, usable_memory
+from penstock.workers import limits
+from penstock.workers.limits import memory_left, memory_of, usable_cores, usable_memory
 
 
 @pytest.fixture
@@ -54,6 +57,19 @@ def test_cores_are_those_of_the_quota(files: dict[str, str], n_cores: int, tmp_p
 
 def test_cores_are_found_on_this_machine() -> None:
     assert 1 <= usable_cores() <= len(os.sched_getaffinity(0))
+
+
+def test_cores_are_looked_up_anew_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time costs the files of every group."""
+    now, found = 10**12, [3, 5]
+    monkeypatch.setattr(limits, "_lately", (0, 0))
+    monkeypatch.setattr(limits, "usable_cores", lambda: found.pop(0))
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
+    assert [limits.cores_lately() for _ in range(9)] == 9 * [3]
+    now += 399_999_999
+    assert limits.cores_lately() == 3
+    now += 1
+    assert limits.cores_lately() == 5
 
 
 # --- memory ---
@@ -111,6 +127,18 @@ def test_memory_is_what_the_tightest_group_has_left(
 
 def test_memory_where_nothing_is_told(tmp_path: Path) -> None:
     assert usable_memory(tmp_path) == GIB
+    assert memory_left(tmp_path) == math.inf
+
+
+def test_what_is_left_may_be_nothing(tmp_path: Path) -> None:
+    usual = {"proc/meminfo": MACHINE, "proc/self/cgroup": "3:memory:/m\n0::/a/b\n"}
+    full = {f"{A}max": f"{GIB}", f"{A}current": f"{2 * GIB}"}
+    assert memory_left(write(tmp_path, usual | full)) == 0
+
+
+def test_processes_have_memory_unless_nobody_tells() -> None:
+    assert memory_of([]) == 0
+    assert memory_of([os.getpid(), 1 << 30]) is None, "one of them is not there"
 
 
 def test_memory_is_found_on_this_machine() -> None:

@@ -77,6 +77,19 @@ def test_their_knobs_are_turned_by_the_command(loader):
         assert done.returncode == 1 and why in done.stderr
 
 
+def test_an_address_that_nobody_would_serve_is_refused():
+    from torch.utils.data.datapipes.iter import IterableWrapper
+
+    with pytest.raises(ValueError, match="metrics is for datasets that are loaded natively"):
+        DataLoader(Squares(), batch_size=4, metrics="127.0.0.1:0")
+    with pytest.raises(ValueError, match="metrics"):
+        DataLoader(IterableWrapper(range(3)), num_workers=0, metrics="127.0.0.1:0")
+    with DataLoader(Squares(), batch_size=4, num_workers=0, metrics="off") as loader:
+        assert len(list(loader)) == 16
+        with pytest.raises(RuntimeError, match="natively"):
+            loader.trace("trace.json")
+
+
 def test_a_range_that_changed_meanwhile_is_said_not_raised(loader):
     next(iter(loader))
     speak(loader)

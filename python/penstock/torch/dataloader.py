@@ -99,7 +99,8 @@ class DataLoader(Closing, torch_data.DataLoader):
     policy         who turns the knobs while it runs: "model", "hillclimb", "rules", which are all
                    the same for worker processes; "fixed": nobody.  May be set at any time
     decision_log   a file to which a line of JSON is added for each period, as in Loader
-    metrics        where a native dataset's loader answers HTTP, "127.0.0.1:9464", as in Loader
+    metrics        where a native dataset's loader answers HTTP, "127.0.0.1:9464", as in Loader;
+                   no other dataset's does, and an address is refused there
     offload        what storage nodes do with a penstock:// dataset's samples, as in Loader
     batch_ops      MixUp or CutMix, done natively to whole batches
     compile        False: leave the dataset in Python whatever it is

@@ -209,6 +209,7 @@ class PythonSource:
         self._meter.end(is_error, self._stream.n_items)
         if self._note is not None:
             self._note()
+        self._meter.control.end()
         self.delivered += 1
         if self._tasks is not None and self._n_asked:
             self._n_asked += 1
@@ -258,6 +259,8 @@ def choose(loader: Any) -> Engine | None:
             raise ValueError(
                 "decision_log: nobody decides anything for DataPipes, which are torch's"
             )
+        if loader.metrics not in NATIVE_ONLY["metrics"]:
+            raise ValueError("metrics: nobody counts anything for DataPipes, which are torch's")
         return None
     obstacle = why_not_native(loader)
     if isinstance(dataset, Dataset):
@@ -335,8 +338,8 @@ def _operations(loader: Any) -> list[Transform]:
 
 def _python_engine(loader: Any, dataset: Any, why: str) -> PythonEngine:
     """Refuses what only the native engine can do, and says why it is not that one."""
-    for name, usual in NATIVE_ONLY.items():
-        if getattr(loader, name) != usual:
+    for name, harmless in NATIVE_ONLY.items():
+        if getattr(loader, name) not in harmless:
             raise ValueError(f"{name} is for datasets that are loaded natively; here {why}")
     if loader.transform is not None and not isinstance(dataset, PartlyCompiled):
         if loader._order_kind == "iterable":
@@ -349,12 +352,13 @@ def _python_engine(loader: Any, dataset: Any, why: str) -> PythonEngine:
     return engine
 
 
-NATIVE_ONLY = {
-    "on_error": "raise",
-    "ledger": None,
-    "dtype": None,
-    "layout": "NCHW",
-    "batch_ops": (),
+NATIVE_ONLY: dict[str, tuple[Any, ...]] = {  # and the values that ask for nothing
+    "on_error": ("raise",),
+    "ledger": (None,),
+    "metrics": (None, "off"),
+    "dtype": (None,),
+    "layout": ("NCHW",),
+    "batch_ops": ((),),
 }
 
 

@@ -5,14 +5,12 @@ here, bytes that a dataset reads for one, is None.
 """
 
 import time
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from penstock.knobs import Knobs
 from penstock.workers.decisions import DecisionLog
 from penstock.workers.facade import Workers
-from penstock.workers.limits import usable_cores
+from penstock.workers.limits import cores_lately, memory_of
 from penstock.workers.meter import Change, Sums, variation
 from penstock.workers.settings import READY_MAX, Panel
 
@@ -54,6 +52,7 @@ class Account:
             "queue_ns": sums.queue,
             "sleep_ns": sums.sleep,
             "idle_ns": sums.idle,
+            "control_ns": workers.meter.control.ns,
             "workers": workers.n_running,
             "open": n_open,
             "ready": n_ready,
@@ -88,7 +87,7 @@ class Account:
             "ready_batches": n_ready,
             "budget_bytes": workers.settings.budget,
             "budget_used": used,
-            "workers_pss_bytes": _memory(workers.pids.values()) if with_memory else None,
+            "workers_pss_bytes": memory_of(workers.pids.values()) if with_memory else None,
         }
 
     def _stages(self, sums: Sums) -> dict[str, dict[str, Any]]:
@@ -147,13 +146,13 @@ class Account:
         if abs(share - share_whole) >= _TELLS_APART:
             line += f" ({_percent(share_whole)} since the beginning)"
         if share < _WAITS:
-            cores = usable_cores()
+            cores = cores_lately()
             used = min(sums.compute * 1e-9 / max(sums.seconds, 1e-9), cores)
             return f"{line}: it is the slower side; loading takes {used:.1f} of {cores} cores"
         return f"{line}: {self._advice(sums)}"
 
     def _advice(self, sums: Sums) -> str:
-        workers, cores = self._workers, usable_cores()
+        workers, cores = self._workers, cores_lately()
         making = max(sums.make / max(sums.batches, 1), 1) * 1e-6
         busy = min(sums.compute * 1e-9 / max(sums.seconds, 1e-9), cores)
         at_most = _gain(sums)
@@ -248,15 +247,3 @@ def _stage(count: int, total: int, times: list[int]) -> dict[str, Any]:
         "p99_s": quantile(0.99),
         "variation": variation(times),
     }
-
-
-def _memory(pids: Iterable[int]) -> int | None:
-    """Of these processes, pages that several have counted in parts; None: nobody tells."""
-    total = 0
-    for pid in pids:
-        try:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            total += int(text.partition("\nPss:")[2].split(maxsplit=1)[0]) << 10
-        except (OSError, ValueError, IndexError):
-            return None
-    return total

@@ -9,6 +9,7 @@ A log that cannot be written is given up, and what the loader gives as its reaso
 from then on.
 """
 
+import itertools
 import json
 import os
 import stat
@@ -17,14 +18,15 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import InputOutputError
-from penstock.workers.limits import usable_cores
-from penstock.workers.meter import Recent, Sums, variation
+from penstock.workers.meter import Sums, variation
 from penstock.workers.settings import Panel
 
 if TYPE_CHECKING:
     from penstock.workers.facade import Workers
 
 PERIOD_SECONDS = 0.1  # as the native loader's
+_numbers = itertools.count(1)
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class DecisionLog:
@@ -37,6 +39,7 @@ class DecisionLog:
         self._fd = _open(self.path)
         self._close = weakref.finalize(self, _close, self._fd, os.getpid())
         self._close.atexit = False
+        self._name = f"{os.getpid()}-p{next(_numbers)}"  # native loaders have numbers alone
         self._period = 0
         self._is_fresh = True
         self._since = Sums()  # at the end of the last period
@@ -51,13 +54,14 @@ class DecisionLog:
     def batch_came(self, workers: "Workers", policy: str) -> None:
         """After each batch, when it was counted."""
         meter = workers.meter
-        now = meter.sums()
-        period = now.since(self._since)
+        seconds = (meter.loop_ns - self._since.wait - self._since.step) * 1e-9
         has_said = meter.n_said != self._n_said
-        if self.fault or not (has_said or period.seconds >= PERIOD_SECONDS):
+        if self.fault or not (has_said or seconds >= PERIOD_SECONDS):
             return
+        meter.control.begin()
+        now = meter.sums()
         self._period += 1
-        self._write(self._line(workers, policy, period, has_said))
+        self._write(self._line(workers, policy, now.since(self._since), has_said))
         self._since, self._n_said, self._is_fresh = now, meter.n_said, False
         self._knobs = Panel(workers).get_knobs()
 
@@ -70,10 +74,12 @@ class DecisionLog:
         state = _state(workers, period)
         return {
             "v": 1,
+            "loader": self._name,
             "period": self._period,
             "time_ns": time.monotonic_ns(),
             "engine": "processes",
             "policy": policy,
+            "tuner": "processes" if workers.is_tuned else None,
             "fresh": self._is_fresh,
             "state": state,
             "seen": said.seen if said else None,
@@ -87,7 +93,7 @@ class DecisionLog:
         }
 
     def _write(self, line: dict[str, Any]) -> None:
-        left = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        left = _encode(line).encode() + b"\n"
         try:
             while left:
                 left = left[os.write(self._fd, left) :]
@@ -126,7 +132,7 @@ def _state(workers: "Workers", period: Sums) -> dict[str, float | None]:
     settings, meter, n = workers.settings, workers.meter, period.batches
     n_open, n_ready, used = workers.queue()
     samples = period.samples if meter.knows_samples else None
-    makes, steps = _last(meter.makes, n), _last(meter.steps, period.steps)
+    makes, steps = meter.makes.last(n), meter.steps.last(period.steps)
     return {
         "period_s": period.seconds,
         "wait_share": period.wait_share,
@@ -147,7 +153,7 @@ def _state(workers: "Workers", period: Sums) -> dict[str, float | None]:
         "idle_share": _share(period.idle, period.crew),
         "budget_share": _share(used, settings.budget),
         "slab_share": _share(settings.largest, settings.budget),
-        "cores": usable_cores(),
+        "cores": workers.n_cores,
     }
 
 
@@ -160,10 +166,6 @@ def _outcome(state: dict[str, float | None], knobs: dict[str, float]) -> dict[st
         "budget_share": state["budget_share"],
         "process_cores": None,
     }
-
-
-def _last(times: Recent, n: int) -> list[int]:
-    return list(times)[-n:] if n else []
 
 
 def _mean(total_ns: int, n: int) -> float | None:

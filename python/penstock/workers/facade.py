@@ -20,7 +20,13 @@ from typing import Any, Literal
 from penstock.errors import ForkError
 from penstock.workers.board import WORKERS_MAX
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher
-from penstock.workers.limits import usable_cores, usable_memory
+from penstock.workers.limits import (
+    cores_lately,
+    memory_left,
+    memory_of,
+    usable_cores,
+    usable_memory,
+)
 from penstock.workers.meter import Meter
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
@@ -39,7 +45,8 @@ class Workers:
     timeout          seconds after which a worker is taken for stuck; 0: never
     persistent       keep the processes between epochs; otherwise each epoch forks anew and
                      sees what the caller did to the dataset in between
-    memory_budget    bytes of batches made but not yet taken; None: a quarter of what is there
+    memory_budget    bytes of batches under way or not yet taken, see Settings; None: a quarter of
+                     what is there
     settings, meter  of another one that this one goes on for
     """
 
@@ -70,7 +77,7 @@ class Workers:
         if not self._is_part and num_workers != 0:
             # A worker is initialised, and ended when it is late; the caller's process is not.
             can_leave = job.worker_init is None and not timeout
-            self._tuner = Tuner(usable_cores(), can_leave, self.meter.say)
+            self._tuner = Tuner(usable_cores(), can_leave, self.meter.say, _fits_weakly(self))
         if num_workers == "auto":
             num_workers = 1 if job.iterable else usable_cores()
         elif settings is None:
@@ -162,6 +169,7 @@ class Workers:
             epoch,
             settings=self.settings,
             tuner=self._tuner,
+            control=self.meter.control,
             is_own=not self._persistent,
         )
 
@@ -190,6 +198,7 @@ class Workers:
             can_retry=not self.job.seeding.in_turn,
             timeout=self._timeout,
             meter=self.meter,
+            saw=self.settings.saw,
         )
         self._owner = os.getpid()
         self._find_pool = weakref.ref(pool)
@@ -228,6 +237,24 @@ class Workers:
         return (self._asked, self._asked) if self._is_part or self.is_inline else (1, WORKERS_MAX)
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether there is a tuner, which may rest."""
+        return self._tuner is not None
+
+    @property
+    def n_cores(self) -> int:
+        """Usable ones: those that the tuner goes by, or that there are."""
+        return cores_lately() if self._tuner is None else self._tuner.n_cores
+
+    def fits(self, n_workers: int) -> int:
+        """Of so many, those that memory holds beside all else, each as large as one of them is now."""
+        pids = list(self.pids.values())
+        each, left = memory_of(pids[:1]), memory_left()
+        if not each or (n_workers - len(pids)) * each <= left:
+            return n_workers
+        return len(pids) + int(left // each)
+
+    @property
     def are_workers_pinned(self) -> bool:
         return self._tuner is None or self.settings.n_workers is not None
 
@@ -238,7 +265,8 @@ class Workers:
         if n_workers == 0:
             return 0
         window = self.settings.window(n_workers, self._is_part)
-        return max(1, window // n_workers) * n_workers if self.job.iterable else window
+        whole = self.job.iterable and window >= n_workers  # as many of each copy
+        return window // n_workers * n_workers if whole else window
 
     def queue(self) -> tuple[int, int, int]:
         """Batches under way or waiting; of those, ready when one was last taken; bytes shared."""
@@ -263,3 +291,14 @@ class Workers:
         if (pool := self._find_pool()) is not None:
             pool.close()
         self._kept = None
+
+
+def _fits_weakly(workers: Workers) -> Callable[[int], int]:
+    """Workers.fits, for a tuner that must not keep alive whom it tunes for."""
+    method = weakref.WeakMethod(workers.fits)
+
+    def fits(n_workers: int) -> int:
+        found = method()
+        return n_workers if found is None else found(n_workers)
+
+    return fits

@@ -10,26 +10,56 @@ dataset fills a group up to its limit with that, and the kernel drops it for who
 
 import math
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+_LATELY_NS = 400_000_000  # as src/engine/control.c
+_lately = (0, 0)  # cores, and until when that holds
 _LEAST_BYTES = 64 << 20  # said in any case: less makes no batch
 _UNKNOWN_BYTES = 1 << 30  # where nobody tells
 
 
 def usable_cores(root: Path = Path("/")) -> int:
     """Those that we may run on, or as many as the quota of processor time amounts to, if less."""
-    quotas = (quota for folder in _groups(root, "cpu") for quota in (_quota_v2(folder), _quota_v1(folder)))  # fmt: skip
+    quotas = (quota for folder in groups(root, "cpu") for quota in (_quota_v2(folder), _quota_v1(folder)))  # fmt: skip
     return max(1, math.ceil(min([float(len(os.sched_getaffinity(0))), *quotas])))
+
+
+def cores_lately() -> int:
+    """usable_cores(), no older than 400 ms: for who asks again and again."""
+    global _lately
+    now = time.monotonic_ns()
+    if now >= _lately[1]:
+        _lately = usable_cores(), now + _LATELY_NS
+    return _lately[0]
+
+
+def memory_of(pids: Iterable[int]) -> int | None:
+    """Bytes of these processes, pages that several have counted in parts; None: nobody tells.  The
+    kernel looks at every page for that, milliseconds where there are many."""
+    total = 0
+    for pid in pids:
+        try:
+            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += int(text.partition("\nPss:")[2].split(maxsplit=1)[0]) << 10
+        except (OSError, ValueError, IndexError):
+            return None
+    return total
 
 
 def usable_memory(root: Path = Path("/")) -> int:
     """Bytes that could be had now: the machine's, or what the tightest of our groups has left."""
-    found = min([_machine_has(root), *(_group_has(folder) for folder in _groups(root, "memory"))])
+    found = memory_left(root)
     return _UNKNOWN_BYTES if found == math.inf else max(int(found), _LEAST_BYTES)
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def memory_left(root: Path = Path("/")) -> float:
+    """The same as it is, be it nothing; infinite where nobody tells."""
+    return min([_machine_has(root), *(_group_has(folder) for folder in groups(root, "memory"))])
+
+
+def groups(root: Path, controller: str) -> Iterator[Path]:
     """Folders of our groups, each with those above it.  In a container a path may be the host's,
     and not be there; the mount's own folder is the container's then."""
     paths = {"": "", controller: ""}

@@ -108,8 +108,12 @@ class Recent:
         return min(self._count, len(self._values))
 
     def __iter__(self) -> Iterator[int]:
-        begin = self._count - len(self)
-        return (self._values[i % len(self._values)] for i in range(begin, self._count))
+        return iter(self.last(len(self)))
+
+    def last(self, n: int) -> list[int]:
+        """So many of them, or as many as there are."""
+        begin, size = self._count - min(n, len(self)), len(self._values)
+        return [self._values[i % size] for i in range(begin, self._count)]
 
 
 def variation(times: list[int]) -> float | None:
@@ -120,10 +124,39 @@ def variation(times: list[int]) -> float | None:
     return math.sqrt(sum((one - mean) ** 2 for one in times) / len(times)) / mean
 
 
-class Meter:
-    """Counts.  begin() and end() stand around next(); the pool calls made() in between."""
+class Control:
+    """Processor time of the loop's thread that goes into all this: counting, the tuner, its log, and
+    what `penstock top` is told.
+
+    Looking at that clock takes as long as counting a batch.  Batches that are made in the caller's
+    process in a moment are therefore counted unseen; what is written and shown meanwhile is not.
+    """
 
     def __init__(self) -> None:
+        self.ns = 0
+        self._begin = -1
+
+    def begin(self) -> None:
+        """From here on; or from where it was begun and not ended."""
+        if self._begin < 0:
+            self._begin = time.thread_time_ns()
+
+    def end(self) -> None:
+        if self._begin >= 0:
+            self.ns += time.thread_time_ns() - self._begin
+            self._begin = -1
+
+    def void(self) -> None:
+        """What was begun was interrupted, and nobody knows when."""
+        self._begin = -1
+
+
+class Meter:
+    """Counts.  begin() and end() stand around next(); the pool calls made() in between.  Who calls
+    end() also ends `control`, when all that follows a batch is done."""
+
+    def __init__(self) -> None:
+        self.control = Control()
         self.first_ns = 0  # the wait for the very first batch, which is no part of the sums
         self.knows_samples = True  # of all batches so far
         self.changes: deque[Change] = deque(maxlen=16)
@@ -148,6 +181,7 @@ class Meter:
         self._came = time.perf_counter_ns()
         self._cpu = time.process_time_ns() if self._is_slow_here else -1
         self._has_made = False
+        self.control.void()
 
     def made(self, cost: tuple[int, int, int], nbytes: int, n_workers: int) -> None:
         """A worker's batch is there."""
@@ -186,6 +220,8 @@ class Meter:
         """It has one, of so many samples if that is known, or an exception in its place."""
         now, sums = time.perf_counter_ns(), self._sums
         spent = now - self._came
+        if self._has_made or spent > _QUICK_NS:
+            self.control.begin()
         if not self._has_made and not is_error:
             self._made_here(spent)
         elif self._left:
@@ -212,6 +248,7 @@ class Meter:
     def _one_while(self, now: int) -> None:
         is_first, self._while = not self._while, now + _WHILE_NS
         if self.each_while is not None and not is_first:  # short runs are not worth a look
+            self.control.begin()
             self.each_while()
 
     def _made_here(self, spent: int) -> None:
@@ -227,6 +264,11 @@ class Meter:
 
     def sums(self) -> Sums:
         return Sums(*self._sums)
+
+    @property
+    def loop_ns(self) -> int:
+        """The loop's time so far, as in the sums."""
+        return self._sums[_WAIT] + self._sums[_STEP]
 
     def recent(self) -> Sums:
         """Of the last ten seconds or so; less where there was less."""

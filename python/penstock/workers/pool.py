@@ -31,6 +31,7 @@ import termios
 import time
 import weakref
 from collections import deque
+from collections.abc import Callable
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -106,6 +107,7 @@ class Pool:
                 where each has its own lane it may not
     timeout     seconds that a wait for one task may take before its worker is replaced
     meter       told what each result cost
+    saw         told how much memory each batch takes, as soon as it has arrived
     """
 
     def __init__(
@@ -118,8 +120,10 @@ class Pool:
         can_retry: bool = True,
         timeout: float = 0,
         meter: Meter | None = None,
+        saw: Callable[[int], None] = lambda nbytes: None,
     ) -> None:
         self._meter = meter
+        self._saw = saw
         self.in_turn = in_turn
         self.n_workers = n_workers
         self._can_retry = can_retry
@@ -324,6 +328,8 @@ class Pool:
 
     def _take(self, result: Result) -> None:
         self._useless_deaths = 0
+        if result.kind == "value":
+            self._saw(result.held_bytes)
         task = self._tasks.get(result.task)
         if task is None or task.is_done:
             result.give_back(self._reader)

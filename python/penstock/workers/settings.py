@@ -19,7 +19,11 @@ READY_MAX = 1024
 
 class Settings:
     """prefetch  batches under way or ready, a worker, as asked for; None: as many as pay
-    budget    bytes of batches made but not yet taken
+    budget    bytes of batches under way, each as large as the largest so far, or made and not taken
+
+    The budget is kept as far as anybody can know.  How large a batch is shows when it arrives, which
+    may be long before its turn: from then on no more are asked for than there is room for of that
+    size.  Those that workers have by then cannot be unmade, and one there must always be.
     """
 
     def __init__(self, prefetch: int | None, budget: int) -> None:
@@ -28,10 +32,10 @@ class Settings:
         self.n_workers: int | None = None  # pinned
         self.n_ready: int | None = None  # pinned
         self.is_held = False  # by policy "fixed": the tuner rests
-        self.largest = 0  # bytes of a batch, as far as is known
+        self.largest = 0  # bytes that a batch takes, as far as is known
 
     def saw(self, nbytes: int) -> None:
-        """A batch was so large."""
+        """A batch takes so many."""
         self.largest = max(self.largest, nbytes)
 
     @property

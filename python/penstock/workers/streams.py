@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.workers.failure import Failure
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
+from penstock.workers.meter import Control
 from penstock.workers.pool import Pool
 from penstock.workers.settings import Settings
 from penstock.workers.tuner import Tuner
@@ -119,9 +120,11 @@ class MapStream(PoolStream):
         *,
         settings: Settings,
         tuner: Tuner | None,
+        control: Control,
         is_own: bool,
     ) -> None:
         super().__init__(pool, is_own)
+        self._control = control
         self._job = job
         self._make_inline = inline
         self._batches = batches
@@ -134,16 +137,17 @@ class MapStream(PoolStream):
         self._inline: InlineStream | None = None
         self._last = time.perf_counter()
         self._pinned: int | None = None  # workers, as last seen
+        self._followed: tuple[Any, ...] = ()  # all that _follow goes by, likewise
         self._follow()
         self._fill()
 
     def _take_next(self) -> Any:
-        self._follow()
         if self._inline is not None and not self._has_left:
             value = next(self._inline)
             self.delivered += 1
             self.n_items = self._inline.n_items
             return value
+        self._follow()
         if not self._under_way:
             self._fill()
         if not self._under_way:
@@ -152,7 +156,6 @@ class MapStream(PoolStream):
         number, self.n_items = self._under_way.popleft()
         result = self._pool.result(number)
         waited = time.perf_counter() - begin
-        self._settings.saw(result.nbytes)
         self._fill()
         value = self._pool.value(result)
         if result.kind == "error":
@@ -166,7 +169,11 @@ class MapStream(PoolStream):
         """Make so what was set meanwhile."""
         if self._tuner is None:
             return
-        pinned = self._settings.n_workers
+        pinned, is_held = self._settings.n_workers, self._settings.is_held
+        now = pinned, is_held, self._pool.n_workers, self._tuner.n_workers
+        if now == self._followed:
+            return
+        self._followed = now
         if pinned != self._pinned and not self._pool.is_closed:
             self._pinned = pinned
             if pinned is not None and pinned != self._pool.n_workers:
@@ -180,7 +187,9 @@ class MapStream(PoolStream):
             self._pool.close()
             return self._take_next()
         if self._tuner is not None and not self._has_left:
+            self._control.begin()
             self._tuner.end()
+            self._control.end()
         end, self._end = self._end, StopIteration()
         self.close()
         try:
@@ -213,6 +222,7 @@ class MapStream(PoolStream):
         return window
 
     def _tune(self, tuner: Tuner, begin: float, waited: float, result: Result) -> None:
+        self._control.begin()  # which whoever counts the batch ends
         now = time.perf_counter()
         spent = now - begin
         is_changed = tuner.observe(now - self._last, spent, waited, result.cost, result.nbytes)
@@ -293,8 +303,7 @@ class IterableStream(PoolStream):
         self._copies = [_Copy.of(state, worker, n_workers) for worker in range(n_workers)]
         self._turn = 0 if state is None else int(state["turn"])
         self._under_way: list[deque[int]] = [deque() for _ in self._copies]
-        for worker in range(n_workers):
-            self._fill(worker)
+        self._fill()
 
     def _take_next(self) -> Any:
         while not all(copy.has_ended for copy in self._copies):
@@ -302,15 +311,16 @@ class IterableStream(PoolStream):
             if self._copies[worker].has_ended:
                 self._turn = (worker + 1) % len(self._copies)
                 continue
+            if not self._under_way[worker]:  # there was no room for it before its turn
+                self._ask(worker)
             result = self._pool.result(self._under_way[worker].popleft())
-            self._settings.saw(result.nbytes)
             value = self._pool.value(result)
             self._turn = (worker + 1) % len(self._copies)
             if result.kind == "end":
                 self._copies[worker].has_ended = True
                 self._under_way[worker].clear()
                 continue
-            self._fill(worker)
+            self._fill()
             if isinstance(value, Failure):
                 raise value.exception()
             self._copies[worker].took(value[1])
@@ -323,13 +333,25 @@ class IterableStream(PoolStream):
         finally:
             del end  # it holds this frame
 
-    def _fill(self, worker: int) -> None:
-        copy, queue = self._copies[worker], self._under_way[worker]
+    def _fill(self) -> None:
+        """Keep as much under way as is allowed: as many of each copy, or where that is less than one
+        of each, of those whose turn comes next."""
         n_copies = len(self._copies)
-        window = max(1, self._settings.window(n_copies, in_turn=True) // n_copies)  # of each
-        self._pool.set_window(window * n_copies)
-        while not copy.has_ended and len(queue) < window:
-            queue.append(self._pool.submit(self._epoch, next(copy), worker))
+        window = self._settings.window(n_copies, in_turn=True)
+        each = max(1, window // n_copies)
+        self._pool.set_window(min(window, each * n_copies))
+        n_open = sum(map(len, self._under_way))
+        for ahead in range(n_copies):
+            worker = (self._turn + ahead) % n_copies
+            n_more = min(each - len(self._under_way[worker]), window - n_open)
+            if not self._copies[worker].has_ended and n_more > 0:
+                n_open += n_more
+                for _ in range(n_more):
+                    self._ask(worker)
+
+    def _ask(self, worker: int) -> None:
+        number = self._pool.submit(self._epoch, next(self._copies[worker]), worker)
+        self._under_way[worker].append(number)
 
     def state(self) -> dict[str, Any]:
         return _state(self._copies, self._turn)

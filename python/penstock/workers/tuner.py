@@ -14,8 +14,9 @@ of batches, and compared with what the batch's own making takes:
       the loop does nothing but take them                 do all the time
 
 It begins with a worker a core, up to eight.  A trial with more stays if it pays, one with
-fewer stays if it costs nothing, and both are taken back if not.  The number of processes never
-changes what they make, so all of this is free to guess.
+fewer stays if it costs nothing, and both are taken back if not.  No more are tried than memory
+holds, each as large as those that there are.  The number of processes never changes what they
+make, so all of this is free to guess.
 
 What is settled is looked at again after a while, and soon where a batch's making or the loop's
 step became another by a quarter and stays so for some batches, as src/policy/model.c does.  Where
@@ -164,8 +165,8 @@ class _Usual:
         """Of each, 1 where there is more of it than usual, -1 where there is less."""
         if len(self._last) < _FEW:
             return 0, 0
-        making, step, _ = map(_middle, zip(*self._last, strict=True))
-        return self._way(making, usual[0]), self._way(step, usual[1])
+        makes, steps, _ = zip(*self._last, strict=True)
+        return self._way(_middle(makes), usual[0]), self._way(_middle(steps), usual[1])
 
     def _way(self, now: float, usual: float) -> int:
         now, usual = max(now, self._least), max(usual, self._least)
@@ -185,12 +186,14 @@ class Tuner:
         n_cores: int,
         can_leave: bool = True,
         say: Callable[[Said], None] = lambda said: None,
+        fits: Callable[[int], int] = lambda n_workers: n_workers,
     ) -> None:
         """can_leave: whether batches may be made without workers at all; say: is told of all that
-        is decided."""
-        self._cores = n_cores
+        is decided; fits: of so many workers, as many as memory holds."""
+        self.n_cores = n_cores
         self._can_leave = can_leave
         self._say = say
+        self._fits = fits
         self._words: list[str] = []  # to be said
         self._told = -1  # workers, when something was said last
         self.n_workers = max(_FEWEST, min(n_cores, _FIRST))
@@ -342,7 +345,11 @@ class Tuner:
             n_workers = min(self.n_workers, max(_FEWEST, math.ceil(_ROOM * at_work)))
         else:
             why += _manner(seen)
-            n_workers = max(self.n_workers, self._worth_trying(seen))
+            n_workers = wanted = max(self.n_workers, self._worth_trying(seen))
+            if wanted > self.n_workers:  # looking at memory takes a while
+                n_workers = max(self.n_workers, self._fits(wanted))
+            if n_workers < wanted:
+                why += f", memory holds {n_workers} workers and not {wanted}"
         self._try(n_workers, seen, why)
         return why
 
@@ -356,10 +363,10 @@ class Tuner:
             self._settle()
 
     def _worth_trying(self, seen: _Stretch) -> int:
-        ceiling = max(self._cores, round(self._cores * seen.asleep))
+        ceiling = max(self.n_cores, round(self.n_cores * seen.asleep))
         if seen.queued > _QUEUES * seen.busy:
-            ceiling = max(ceiling, 2 * self._cores)
-        ceiling = min(max(_CAP, self._cores), ceiling)
+            ceiling = max(ceiling, 2 * self.n_cores)
+        ceiling = min(max(_CAP, self.n_cores), ceiling)
         return min(ceiling, 2 * self.n_workers)  # a trial that fails has not cost much
 
     def _try(self, n_workers: int, seen: _Stretch, why: str) -> None:

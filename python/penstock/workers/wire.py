@@ -230,6 +230,14 @@ class Result(NamedTuple):
     def nbytes(self) -> int:
         return len(self.message) + sum(used for _, used in self.segments)
 
+    @property
+    def held_bytes(self) -> int:
+        """Of the memory that it stands in: an arena may be larger than what it holds."""
+        return len(self.message) + sum(
+            segment.mapping.size if isinstance(segment, Seen) else used
+            for segment, used in self.segments
+        )
+
     def value(self, reader: Reader) -> Any:
         """Unpickle over the arenas, which then live as long as the arrays do."""
         views = [memoryview(self.message)[self.inline :]]
