@@ -83,10 +83,6 @@ class Check:
         mark = {True: "yes", False: "**no**", None: "not told"}[self.holds]
         return f"{self.what}: {mark} ({self.told})"
 
-    def __str__(self) -> str:
-        mark = {True: "yes", False: "**no**", None: "not told"}[self.holds]
-        return f"{self.what}: {mark} ({self.told})"
-
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     """Lines of Markdown; the first column is text, all others are figures."""

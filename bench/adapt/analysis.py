@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.adapt.entrants import FIXED, MODEL, ORACLE, POLICIES, best_of_torch
 from bench.adapt.measure import adapted_after_s
-from bench.adapt.scenarios import ADAPTING_S, PERIOD_S, Phase, Scenario, spans
+from bench.adapt.scenarios import ADAPTING_S, PERIOD_S, PYTHON_ITEMS, Phase, Scenario, spans
 from bench.common import Check
 from bench.stats import anova, paired, summary
 
@@ -77,6 +77,14 @@ def most_memory(runs: list[dict[str, Any]]) -> float:
     return float(max(values(runs, "memory_bytes"))) / 1e6
 
 
+def thread_check(threads: float | None, most: float | None) -> Check:
+    """Threads that carry samples, or processes that make batches."""
+    what = "threads at most the oracle's and 10 %"
+    if threads is None or most is None:
+        return Check(what, None, "they were not noted")
+    return Check(what, threads <= MORE * most, f"{threads:.1f} against {most:.1f}")
+
+
 def against_oracle(scenario: Scenario, runs: Runs) -> list[Check]:
     if not runs.get(ORACLE) or not runs.get(MODEL):
         return []
@@ -91,10 +99,7 @@ def against_oracle(scenario: Scenario, runs: Runs) -> list[Check]:
         ),
         Check("within 20 periods", not late, f"{told} periods"),
     ]
-    threads, most = _mean_threads(runs[MODEL]), _mean_threads(runs[ORACLE])
-    if threads is not None and most is not None:
-        told = f"{threads:.1f} against {most:.1f}"
-        checks.append(Check("threads at most the oracle's and 10 %", threads <= MORE * most, told))
+    checks.append(thread_check(_mean_threads(runs[MODEL]), _mean_threads(runs[ORACLE])))
     memory, limit = most_memory(runs[MODEL]), most_memory(runs[ORACLE])
     told = f"{memory:.0f} against {limit:.0f} MB"
     checks.append(Check("memory at most the oracle's and 10 %", memory <= MORE * limit, told))
@@ -141,34 +146,65 @@ def less_waiting(runs: Runs, others: list[str]) -> list[Check]:
     return [Check("waits at least 30 % less for a sample", min(less.values()) >= LESS_WAIT, told)]
 
 
+def within_budget(what: str, scenario: dict[str, Any], runs: Runs) -> Check:
+    """By their own count, and as seen from outside; who is above is named."""
+    budget = scenario["memory_budget"]
+    # Batches in the loop's hands have left the budget, and threads have stacks: seen from outside, so much more.
+    room = budget + 2 * scenario["batch_bytes"] + 32e6
+    counted = {
+        name: max(values(of, "budget_peak_bytes"), default=None) for name, of in runs.items()
+    }
+    seen = {name: max(values(of, "memory_bytes")) for name, of in runs.items()}
+    above = [name for name in runs if (counted[name] or 0) > budget or seen[name] > room]
+    told = f"{max(seen.values()) / 1e6:.0f} MB seen, {room / 1e6:.0f} allowed"
+    known = [one for one in counted.values() if one is not None]
+    if known:
+        told = f"{max(known) / 1e6:.0f} MB by its own count, {budget / 1e6:.0f} allowed; {told}"
+    if above:
+        return Check(what, False, f"{told}; above: {', '.join(above)}")
+    return Check(what, True if len(known) == len(runs) else None, told)
+
+
+def budget_checks(scenario: dict[str, Any], runs: Runs) -> list[Check]:
+    """`model`, and apart from it whoever else is ours."""
+    if not scenario["memory_budget"]:
+        return []
+    ours = {name: of for name, of in runs.items() if name.startswith("penstock") and of}
+    parts = (
+        ("memory within the budget", {n: of for n, of in ours.items() if n == MODEL}),
+        ("memory of other policies within it", {n: of for n, of in ours.items() if n != MODEL}),
+    )
+    return [within_budget(what, scenario, part) for what, part in parts if part]
+
+
+def control_check(runs: list[dict[str, Any]]) -> Check:
+    """Nobody controls for nothing: no time at all was not measured, as once that of worker processes."""
+    shares = [share for share in values(runs, "control_cores") if share]
+    what = "control below 1 % of a core"
+    if len(shares) < len(runs):
+        return Check(what, None, "it was not measured")
+    return Check(what, max(shares) < CONTROL, f"{100 * max(shares):.2f} %")
+
+
+def stream_check(scenario: dict[str, Any]) -> Check | None:
+    """Batches of worker processes whose knobs nobody turned show nothing."""
+    verified = scenario.get("verified") or {}
+    if "equal" not in verified:
+        problem = verified.get("problem")
+        return Check("the stream of one thread", None, str(problem)) if verified else None
+    says_little = scenario["data"] in PYTHON_ITEMS and not verified["changes"]
+    told = f"{verified['batches']} batches, {verified['changes']} changes of knobs"
+    holds = None if verified["equal"] and says_little else verified["equal"]
+    return Check("the stream of one thread", holds, told)
+
+
 def limits(scenario: dict[str, Any], runs: Runs) -> list[Check]:
     """What no run of ours may do."""
-    checks = []
-    budget = scenario["memory_budget"]
-    ours = [run for name, of in runs.items() if name.startswith("penstock") for run in of]
-    if budget and ours:
-        told = max(values(ours, "budget_peak_bytes"), default=0)
-        grown = max(values(ours, "memory_bytes"))
-        # Batches in the loop's hands have left the budget, and threads have stacks: seen from outside, so much more.
-        room = budget + 2 * scenario["batch_bytes"] + 32e6
-        checks.append(
-            Check(
-                "memory within the budget",
-                told <= budget and grown <= room,
-                f"{told / 1e6:.0f} MB by its own count, {grown / 1e6:.0f} MB seen, of {budget / 1e6:.0f}",
-            )
-        )
-    control = values(runs.get(MODEL, []), "control_cores")
-    if control:
-        told_share = f"{100 * max(control):.2f} %"
-        checks.append(Check("control below 1 % of a core", max(control) < CONTROL, told_share))
-    verified = scenario.get("verified") or {}
-    if "equal" in verified:
-        told_hash = f"{verified['batches']} batches, {verified['changes']} changes of knobs"
-        checks.append(Check("the stream of one thread", verified["equal"], told_hash))
-    elif verified:
-        checks.append(Check("the stream of one thread", None, str(verified.get("problem"))))
-    return checks
+    checks = budget_checks(scenario, runs)
+    if runs.get(MODEL):
+        checks.append(control_check(runs[MODEL]))
+    stream = stream_check(scenario)
+    return [*checks, stream] if stream else checks
 
 
 def read_scenario(stored: dict[str, Any]) -> Scenario:
@@ -209,6 +245,6 @@ def row(runs: Runs, name: str) -> dict[str, Any]:
         "os_threads": max(values(of, "os_threads")),
         "processes": max(values(of, "processes")),
         "cores": fmean(values(of, "cpu_cores")),
-        "control": max(values(of, "control_cores")),
+        "control": max(values(of, "control_cores"), default=None),
         "other_cores": fmean(values(of, "other_cores")),
     }

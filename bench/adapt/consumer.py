@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import threading
 import time
 import zlib
@@ -77,11 +78,7 @@ class Native:
         return int(batch.shape[0])
 
     def turn(self, knobs: dict[str, Any]) -> None:
-        ranges = (
-            self._loader.knobs.table()
-        )  # workers, for one, go by the cores there were at the start
-        inside = {k: min(max(v, ranges[k].min), ranges[k].max) for k, v in knobs.items()}
-        self._loader.knobs.set(**inside)
+        turn(self._loader, knobs)
 
     def digest(self, batch: Any) -> int:
         return zlib.crc32(self._numpy.from_dlpack(batch).data)
@@ -103,27 +100,24 @@ class Items:
 
         from bench.items import items_of
 
-        dataset = items_of(scenario.data)
+        self._is_ours = entrant.is_ours
         self._kind: Any = torch.utils.data.DataLoader
         workers: Any = entrant.workers
+        extra: dict[str, Any] = {}
         if entrant.is_ours:
             import penstock.torch
 
             self._kind = penstock.torch.DataLoader
-            workers = len(os.sched_getaffinity(0))
-            if entrant.name == "penstock-model":
-                workers = "auto"
-            if options.knobs:
-                workers = int(json.loads(options.knobs)["workers"])
-            if options.alone:
-                workers = 1
+            workers = _processes(entrant, options)
+            extra = {"policy": entrant.policy, "decision_log": options.log}
         self._arguments = {
-            "dataset": dataset,
+            "dataset": items_of(scenario.data),
             "batch_size": scenario.batch_size,
             "shuffle": True,
             "num_workers": workers,
             "persistent_workers": workers != 0,
             "drop_last": True,
+            **extra,
         }
         torch.manual_seed(options.seed)
         self._loader: Any = None
@@ -136,16 +130,29 @@ class Items:
         return len(batch)
 
     def turn(self, knobs: dict[str, Any]) -> None:
-        raise NotImplementedError("workers of a Python data set are set when its loader is made")
+        if not self._is_ours:
+            raise NotImplementedError("a peer has no knobs")
+        turn(self._loader, knobs)
 
     def digest(self, batch: Any) -> int:
         return zlib.crc32(batch.contiguous().numpy())
 
     def about(self) -> dict[str, Any]:
-        return {
-            "num_workers": self._loader.num_workers,
-            "control_cpu_s": thread_cpu_s("penstock-ct"),
-        }
+        found: dict[str, Any] = {"num_workers": self._loader.num_workers}
+        if self._is_ours:  # there is no thread: control is in the loop's
+            stats = self._loader.stats()
+            found |= {"stats": stats, "knobs": dict(self._loader.knobs)}
+            found |= {"verdict": self._loader.verdict(), "control_cpu_s": stats["control_ns"] / 1e9}
+        return found
+
+
+def _processes(entrant: Entrant, options: argparse.Namespace) -> Any:
+    """num_workers of our own loader of Python items."""
+    if options.alone:
+        return 1
+    if options.knobs:
+        return int(json.loads(options.knobs)["workers"])
+    return "auto" if entrant.policy == "model" else len(os.sched_getaffinity(0))
 
 
 class Peer:
@@ -168,6 +175,24 @@ class Peer:
 
     def about(self) -> dict[str, Any]:
         return {"version": self._loader.version, "settings": self._loader.settings}
+
+
+def turn(loader: Any, knobs: dict[str, Any]) -> None:
+    """As far as they go here: workers, for one, go by the cores there were at the start."""
+    ranges = loader.knobs.table()
+    inside = {
+        name: value if value == "auto" else min(max(value, ranges[name].min), ranges[name].max)
+        for name, value in knobs.items()
+    }
+    loader.knobs.set(**inside)
+
+
+def random_knobs(draws: random.Random) -> dict[str, Any]:
+    """Of worker processes."""
+    return {
+        "workers": draws.choice([1, 2, 3, 5, 8, "auto"]),
+        "ready_batches": draws.choice([1, 2, 4, 9, 30, "auto"]),
+    }
 
 
 def thread_cpu_s(start: str) -> float:
@@ -205,9 +230,14 @@ def listen(fd: int, subject: Subject, go: threading.Event, end: threading.Event)
 
 
 def consume(
-    subject: Subject, step_s: float, hashes: int, end: threading.Event, say: TextIO
+    subject: Subject,
+    step_s: float,
+    hashes: int,
+    end: threading.Event,
+    say: TextIO,
+    draws: random.Random | None = None,
 ) -> dict[str, Any]:
-    """Batches until told to end, or until `hashes` of them were hashed."""
+    """Batches until told to end, or until `hashes` of them were hashed; `draws` turns knobs after each."""
     asked_s: list[float] = []
     got_s: list[float] = []
     rows: list[int] = []
@@ -235,6 +265,8 @@ def consume(
             if end.is_set() or (hashes and len(digests) >= hashes):
                 end.set()
                 break
+            if draws:
+                subject.turn(random_knobs(draws))
             if step_s:
                 time.sleep(step_s)
     return {"begin": begin, "asked": asked_s, "got": got_s, "rows": rows, "digests": digests}
@@ -258,6 +290,7 @@ def main() -> None:
     parser.add_argument("--knobs", help="JSON, to begin with")
     parser.add_argument("--alone", action="store_true", help="one thread, one batch")
     parser.add_argument("--hashes", type=int, default=0, help="end after so many batches, hashed")
+    parser.add_argument("--turning", action="store_true", help="knobs, at random, after each batch")
     options = parser.parse_args()
     # Whatever a peer prints goes to standard error; this end of standard output is ours alone.
     say, orders = os.fdopen(os.dup(1), "w"), os.dup(0)
@@ -275,7 +308,8 @@ def main() -> None:
     go, end = threading.Event(), threading.Event()
     threading.Thread(target=listen, args=(orders, subject, go, end), daemon=True).start()
     go.wait()
-    noted = consume(subject, scenario.step_ms / 1000, options.hashes, end, say)
+    draws = random.Random(options.seed) if options.turning else None
+    noted = consume(subject, scenario.step_ms / 1000, options.hashes, end, say, draws)
     print(json.dumps({**noted, "about": subject.about()}), file=say, flush=True)
     say.close()
     os._exit(0)  # some peers' threads take long to end, or wait for ever

@@ -56,13 +56,16 @@ def waits(asked: Array, got: Array, begin: float, end: float) -> dict[str, float
     }
 
 
+_SHOWN = ("workers", "io", "read_ahead", "ready_batches")
+
+
 def _threads(decisions: list[dict[str, Any]], first: float, span: Span) -> float | None:
-    """Workers and readers, mean of the phase once settled."""
+    """Workers, which may be processes, and readers; mean of the phase once settled."""
     found = []
     for line in decisions:
         if span.settled <= line["time_ns"] / 1e9 - first < span.end:
             knobs = line["knobs"]
-            found.append(knobs["workers"] + min(knobs["io"], knobs["read_ahead"]))
+            found.append(knobs["workers"] + min(knobs.get("io", 0), knobs.get("read_ahead", 0)))
     return float(np.mean(found)) if found else None
 
 
@@ -70,7 +73,7 @@ def _knob_timeline(decisions: list[dict[str, Any]], first: float) -> list[dict[s
     """When knobs changed, to what, and why."""
     changes: list[dict[str, Any]] = []
     for line in decisions:
-        knobs = {k: line["decision"][k] for k in ("workers", "io", "read_ahead", "ready_batches")}
+        knobs = {k: line["decision"][k] for k in _SHOWN if k in line["decision"]}
         reason = line["reason"]
         if not changes or changes[-1]["knobs"] != knobs or reason:
             at = round(line["time_ns"] / 1e9 - first, 2)
@@ -96,6 +99,7 @@ def figures(scenario: Scenario, notes: dict[str, Any]) -> dict[str, Any]:
             }
         )
     seen, about = notes["seen"], notes["about"]
+    control_s = about.get("control_cpu_s")
     return {
         "first_batch_s": first - notes["begin"],
         "phases": phases,
@@ -108,7 +112,7 @@ def figures(scenario: Scenario, notes: dict[str, Any]) -> dict[str, Any]:
         "processes": seen["processes"],
         "os_threads": seen["threads"],
         "cpu_cores": notes["cpu_s"] / scenario.seconds,
-        "control_cores": about.get("control_cpu_s", 0.0) / scenario.seconds,
+        "control_cores": None if control_s is None else control_s / scenario.seconds,
         "other_cores": notes["other_cores"],
         "timeline": timeline(got, rows, scenario.seconds),
         "knobs": _knob_timeline(notes["decisions"], first),

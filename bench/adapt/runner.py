@@ -56,6 +56,7 @@ class Run:
     seconds: float
     hashes: int = 0
     alone: bool = False
+    turning: bool = False  # knobs of worker processes at random, after each batch
 
 
 def _command(run: Run, view: Path | None, log: Path) -> list[str]:
@@ -66,8 +67,8 @@ def _command(run: Run, view: Path | None, log: Path) -> list[str]:
     command += ["--seed", str(run.seed), "--hashes", str(run.hashes)]
     command += ["--view", str(view)] if view else []
     command += ["--alone"] if run.alone else []
-    if run.entrant.is_ours and not run.scenario.is_python:
-        command += ["--log", str(log)]
+    command += ["--turning"] if run.turning else []
+    command += ["--log", str(log)] if run.entrant.is_ours else []
     if run.actions and run.actions[0].knobs:
         command += ["--knobs", json.dumps(run.actions[0].knobs)]
     return command

@@ -8,6 +8,7 @@ from typing import Any
 
 PERIOD_S = 0.1  # of Penstock's control
 ADAPTING_S = 20 * PERIOD_S  # after a change; reported apart
+PYTHON_ITEMS = ("sleepy", "heavy")  # data that worker processes make
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Scenario:
 
     @property
     def is_python(self) -> bool:
-        return self.data in ("sleepy", "heavy")
+        return self.data in PYTHON_ITEMS
 
     @property
     def needs_slowfs(self) -> bool:

@@ -47,24 +47,24 @@ def _rates(axes: Any, stored: dict[str, Any], names: list[str]) -> None:
 
 
 def _knobs(axes: Any, run: dict[str, Any], seconds: float) -> None:
-    """The model's knobs as steps."""
+    """The model's knobs as steps; those of worker processes are fewer."""
     changes = run["knobs"]
+    has_readers = "io" in changes[0]["knobs"]
     times = [max(change["at"], 0.0) for change in changes] + [seconds]
     for knob, label, colour in (
         ("workers", "workers", "#d1495b"),
         ("readers", "readers", "#edae49"),
         ("ready_batches", "ready batches", "#00798c"),
     ):
+        if knob == "readers" and not has_readers:
+            continue
         line = [
             min(c["knobs"]["io"], c["knobs"]["read_ahead"])
             if knob == "readers"
             else c["knobs"][knob]
             for c in changes
         ]
-        if line:
-            axes.step(
-                times, [*line, line[-1]], where="post", label=label, color=colour, linewidth=1
-            )
+        axes.step(times, [*line, line[-1]], where="post", label=label, color=colour, linewidth=1)
     axes.set_yscale("symlog", linthresh=8)
     axes.set_ylim(0, 160)
     axes.set_yticks([0, 2, 4, 8, 16, 32, 64, 128], ["0", "2", "4", "8", "16", "32", "64", "128"])
@@ -86,9 +86,10 @@ def timelines(report: dict[str, Any], target: Path) -> None:
         ]
         best = [name for name in peers if not name.startswith("penstock")][:1]
         _rates(left, stored, [*best, FIXED, ORACLE, MODEL])
-        right.set_visible(stored["data"] not in ("sleepy", "heavy"))  # those have no knobs
-        if stored["runs"].get(MODEL) and right.get_visible():
-            _knobs(right, stored["runs"][MODEL][0], read_scenario(stored).seconds)
+        ours = stored["runs"].get(MODEL)
+        right.set_visible(bool(ours and ours[0]["knobs"]))  # no log, no knobs
+        if ours and right.get_visible():
+            _knobs(right, ours[0], read_scenario(stored).seconds)
         for axes in (left, right):
             axes.tick_params(labelsize=7, colors=_GREY)
             axes.spines[["top", "right"]].set_visible(False)

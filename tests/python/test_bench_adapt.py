@@ -2,8 +2,11 @@
 
 import errno
 import importlib
+import io
+import json
 import math
 import os
+import random
 import sys
 import threading
 import time
@@ -17,12 +20,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench import control_group  # noqa: E402
-from bench.adapt import measure, oracle  # noqa: E402
+from bench.adapt import consumer, measure, oracle, runner, verify  # noqa: E402
 from bench.adapt import mechanisms as stagecraft  # noqa: E402
 from bench.adapt.__main__ import joined  # noqa: E402
 from bench.adapt.entrants import Entrant, entrants  # noqa: E402
 from bench.adapt.mechanisms import slow_folder  # noqa: E402
-from bench.adapt.runner import schedule  # noqa: E402
+from bench.adapt.runner import Run, schedule  # noqa: E402
 from bench.adapt.scenarios import ADAPTING_S, SCENARIOS, Phase, Scenario, spans  # noqa: E402
 from bench.common import Unavailable  # noqa: E402
 from bench.contestants.python_items import Shuffled  # noqa: E402
@@ -221,6 +224,91 @@ def notes_of(samples_per_s, seconds=16):
     }
 
 
+def test_worker_processes_have_fewer_knobs_and_are_the_threads():
+    notes = notes_of(100)
+    knobs = {"workers": 3, "ready_batches": 5}
+    notes["decisions"][0] |= {"knobs": knobs, "decision": knobs}
+    found = measure.figures(TWO, notes)
+    assert [phase["threads"] for phase in found["phases"]] == [3, None]
+    assert found["knobs"] == [{"at": 3.0, "knobs": knobs, "reason": "because"}]
+
+
+def test_control_that_nobody_measured_is_not_nothing():
+    notes = notes_of(100)
+    assert measure.figures(TWO, notes)["control_cores"] == pytest.approx(0.03 / 15)
+    del notes["about"]["control_cpu_s"]
+    assert measure.figures(TWO, notes)["control_cores"] is None
+
+
+@pytest.mark.parametrize("name", ["penstock-model", "penstock-oracle", "torch-2"])
+@pytest.mark.parametrize("scenario", ["cpu", "heavy"])
+def test_all_of_ours_write_down_what_they_decide(name, scenario, monkeypatch):
+    monkeypatch.setattr(runner, "interpreter", lambda env: Path("python"))
+    run = Run(SCENARIOS[scenario], Entrant(name, "", "penstock"), 0, None, (), 1.0)
+    command = runner._command(run, None, Path("log"))
+    assert ("--log" in command) == name.startswith("penstock")
+
+
+class Slow:
+    """Items that are worth a worker."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        time.sleep(0.002)
+        return np.full(4, index, dtype=np.float32)
+
+
+def taken(tmp_path, draws, **options):
+    """What a loop over Python items noted, and the lines of its log."""
+    log = tmp_path / f"{len(list(tmp_path.iterdir()))}.jsonl"
+    usual = {"knobs": None, "alone": False, "seed": 3, "log": log} | options
+    entrant = Entrant("penstock-model", "", "penstock")
+    scenario = Scenario("slow", "", (Phase(1),), "sleepy", batch_size=4)
+    subject = consumer.make(entrant, scenario, SimpleNamespace(**usual))
+    try:
+        noted = consumer.consume(subject, 0, 40, threading.Event(), io.StringIO(), draws)
+        return noted, subject.about(), [json.loads(line) for line in log.read_text().splitlines()]
+    finally:
+        subject._loader.close()
+
+
+def test_python_items_are_hashed_while_their_knobs_are_turned(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    decisions = pytest.importorskip("penstock.workers.decisions")
+    monkeypatch.setattr("bench.items.items_of", lambda name: Slow())
+    monkeypatch.setattr(decisions, "PERIOD_SECONDS", 0)
+    alone, _, _ = taken(tmp_path, None, alone=True)
+    turned, about, lines = taken(tmp_path, random.Random(1))
+    assert turned["digests"] == alone["digests"] and len(alone["digests"]) == 40
+    assert len(lines) == 40
+    assert sum(line["decision"] != line["knobs"] for line in lines) >= 20
+    assert about["control_cpu_s"] > 0 and about["verdict"] and "workers" in about["knobs"]
+
+
+@pytest.mark.parametrize(("name", "is_turning"), [("sleepy", True), ("cpu", False)])
+def test_the_stream_is_compared_while_knobs_change_and_changes_are_counted(
+    name, is_turning, monkeypatch
+):
+    two, three = {"workers": 2}, {"workers": 3}
+    lines = [
+        {"knobs": two, "wanted": two, "decision": two},
+        {"knobs": two, "wanted": three, "decision": three},
+        {"knobs": three, "wanted": two, "decision": three},  # pinned: nothing changed
+    ]
+    runs = []
+
+    def perform(run):
+        runs.append(run)
+        return {"digests": [1, 2], "decisions": lines}
+
+    monkeypatch.setattr(verify, "perform", perform)
+    found = verify.verify(SCENARIOS[name], None, 2, {})
+    assert found == {"equal": True, "batches": 2, "changes": 1}
+    assert [run.turning for run in runs] == [False, is_turning]
+
+
 def stored(rates):
     runs = {name: [measure.figures(TWO, notes_of(r)) for r in of] for name, of in rates.items()}
     phases = [{"seconds": p.seconds, "hogs": p.hogs} for p in TWO.phases]
@@ -239,12 +327,58 @@ def test_findings_say_who_is_ahead_and_how_far_the_oracle_is():
             "torch-4": [70, 71, 72],
         }
     )
-    checks = {check.what: check for check in analysis.findings(report)}
+    checks = by_name(analysis.findings(report))
     assert checks["at least 95 % of the oracle"].holds is False
     assert checks["within 20 periods"].told == "never, never periods"
     assert checks["nobody is ahead"].told == "torch-2"
     assert checks["threads at most the oracle's and 10 %"].holds is True
     assert checks["control below 1 % of a core"].holds is True
+
+
+def by_name(checks):
+    return {check.what: check for check in checks}
+
+
+def test_what_was_not_measured_is_not_told():
+    analysis = scipy_parts("bench.adapt.analysis")
+    report = stored({"penstock-model": [100, 102], "penstock-oracle": [101, 103]})
+    report |= {"data": "heavy", "verified": {"equal": True, "batches": 60, "changes": 0}}
+    for run in report["runs"]["penstock-model"]:
+        run["control_cores"] = 0.0  # as it once was where there was no such thread
+        for phase in run["phases"]:
+            phase["threads"] = None
+    checks = by_name(analysis.findings(report))
+    for what in (
+        "control below 1 % of a core",
+        "the stream of one thread",
+        "threads at most the oracle's and 10 %",
+    ):
+        assert checks[what].holds is None
+    report["verified"]["changes"] = 7
+    (stream,) = analysis.limits(report, {})
+    assert stream.holds is True and stream.told == "60 batches, 7 changes of knobs"
+    report["verified"] |= {"equal": False, "changes": 0}
+    (stream,) = analysis.limits(report, {})
+    assert stream.holds is False
+    assert analysis.row(report["runs"], "penstock-model")["control"] == 0
+
+
+def test_memory_is_judged_apart_and_who_is_above_is_named():
+    analysis = scipy_parts("bench.adapt.analysis")
+    scenario = {"memory_budget": 50e6, "batch_bytes": 10e6}
+    usual = {"budget_peak_bytes": 49e6, "memory_bytes": 60e6}
+    runs = {"penstock-model": [usual], "penstock-fixed": [usual, usual], "dali": [usual]}
+    ours, others = analysis.budget_checks(scenario, runs)
+    assert ours.holds is True and others.holds is True
+    assert ours.told == "49 MB by its own count, 50 allowed; 60 MB seen, 102 allowed"
+    runs["penstock-fixed"] = [usual, usual | {"memory_bytes": 103e6}]
+    ours, others = analysis.budget_checks(scenario, runs)
+    assert ours.holds is True and others.holds is False
+    assert others.told.endswith("103 MB seen, 102 allowed; above: penstock-fixed")
+    runs["penstock-model"] = [usual | {"budget_peak_bytes": 51e6}]
+    assert analysis.budget_checks(scenario, runs)[0].holds is False
+    runs["penstock-model"] = [usual | {"budget_peak_bytes": None}]
+    assert analysis.budget_checks(scenario, runs)[0].holds is None
 
 
 def test_a_report_shows_the_best_of_torch_and_the_tests():
