@@ -68,11 +68,18 @@ class Watcher:
                 seen.processes = max(seen.processes, len(family))
                 seen.threads = max(seen.threads, _threads(family))
                 if len(family) > 1:
-                    seen.peak_bytes = max(seen.peak_bytes, 1024 * private_kib(self._pid))
+                    self._count_family(family)
             if len(family) == 1:
                 seen.peak_bytes = max(seen.peak_bytes, own_bytes(self._pid))
             seen.samples += 1
             seen.longest_gap_s, last = max(seen.longest_gap_s, now - last), now
+
+    def _count_family(self, family: list[int]) -> None:
+        """Processes are read one after another: pages that one had alone and shares a moment later, because it
+        forked, would count twice. So it counts only if nobody came or went meanwhile."""
+        found = 1024 * private_kib(self._pid)
+        if set(descendants(self._pid)) == set(family):
+            self.seen.peak_bytes = max(self.seen.peak_bytes, found)
 
     def stop(self) -> Seen:
         self._end.set()

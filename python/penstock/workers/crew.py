@@ -18,7 +18,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
 from penstock.workers.job import Job
-from penstock.workers.wire import Incoming, pair, send
+from penstock.workers.wire import DONT_WAIT, Incoming, pair, send
 from penstock.workers.zygote import GRACE_SECONDS, zygote_main
 
 
@@ -88,7 +88,7 @@ class Crew:
         found: list[Notice] = []
         while True:
             try:
-                received = self._incoming.receive(socket.MSG_DONTWAIT)
+                received = self._incoming.receive(DONT_WAIT)
             except BlockingIOError:
                 return found
             except ConnectionResetError:

@@ -10,6 +10,7 @@ waited for, and is no batch.  One thread at a time counts; any may look.
 
 import itertools
 import math
+import operator
 import time
 from array import array
 from collections import deque
@@ -112,16 +113,21 @@ class Recent:
 
     def last(self, n: int) -> list[int]:
         """So many of them, or as many as there are."""
-        begin, size = self._count - min(n, len(self)), len(self._values)
-        return [self._values[i % size] for i in range(begin, self._count)]
+        n = min(n, len(self))
+        end = self._count % len(self._values)
+        begin = end - n
+        if begin >= 0:
+            return self._values[begin:end].tolist()
+        return (self._values[begin:] + self._values[:end]).tolist()
 
 
 def variation(times: list[int]) -> float | None:
     """Deviation over mean; None of none."""
-    mean = sum(times) / len(times) if times else 0.0
-    if not mean:
+    total = sum(times)
+    if not total:
         return 0.0 if times else None
-    return math.sqrt(sum((one - mean) ** 2 for one in times) / len(times)) / mean
+    squares = sum(map(operator.mul, times, times))  # whole numbers: nothing is rounded away
+    return math.sqrt(len(times) * squares - total * total) / total
 
 
 class Control:

@@ -47,6 +47,13 @@ def send(end: socket.socket, parts: list[Any], fds: list[int], flags: int = 0) -
     end.sendmsg(parts, rights, flags)
 
 
+# Plain numbers: those of the module are enumerations, which take longer to join than to receive.
+DONT_WAIT = int(socket.MSG_DONTWAIT)
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
+_CUT = int(socket.MSG_CTRUNC)
+_RIGHTS_SPACE = socket.CMSG_SPACE(_FDS_MAX * 4)
+
+
 class Incoming:
     """Receives from a socket, into one buffer that is used again and again."""
 
@@ -58,18 +65,17 @@ class Incoming:
     def receive(self, flags: int = 0) -> tuple[bytearray, list[int], bool] | None:
         """(message, descriptors, whether some were lost); None at the end.
 
-        Raises BlockingIOError with MSG_DONTWAIT and nothing there.
+        Raises BlockingIOError with DONT_WAIT and nothing there.
         """
-        space = socket.CMSG_SPACE(_FDS_MAX * 4)
         size, rights, got, _ = self.end.recvmsg_into(
-            [self._room], space, flags | socket.MSG_CMSG_CLOEXEC
+            [self._room], _RIGHTS_SPACE, flags | _CLOSE_ON_EXEC
         )
         fds = array.array("i")
         for _, _, data in rights:
             fds.frombytes(data[: len(data) // fds.itemsize * fds.itemsize])
         if size == 0:
             return None
-        return bytearray(self._room[:size]), list(fds), bool(got & socket.MSG_CTRUNC)
+        return bytearray(self._room[:size]), list(fds), bool(got & _CUT)
 
 
 # Values to messages
@@ -295,7 +301,7 @@ class Results:
         """
         while True:
             try:
-                received = self._incoming.receive(socket.MSG_DONTWAIT)
+                received = self._incoming.receive(DONT_WAIT)
             except BlockingIOError:
                 return None
             if received is None:
