@@ -16,9 +16,15 @@ enum { MAX_REPLACEMENTS = 32 };
 pen__carry_env pen__loader_env(const pen_loader *loader)
 {
     pen_loader *shared = (pen_loader *)(uintptr_t)loader; /* what follows guards itself */
-    return (pen__carry_env){loader->ds,     loader->pipe,   &loader->cancel,
-                            loader->marks,  &shared->io,    &shared->shares,
-                            &shared->trace, &shared->allow, loader->parts};
+    return (pen__carry_env){.ds = loader->ds,
+                            .pipe = loader->pipe,
+                            .cancel = &loader->cancel,
+                            .marks = loader->marks,
+                            .io = &shared->io,
+                            .shares = &shared->shares,
+                            .trace = &shared->trace,
+                            .allow = &shared->allow,
+                            .parts = loader->parts};
 }
 
 int32_t pen__fill_begin(pen_loader *loader, pen_batch *batch, int64_t epoch, int64_t index,
