@@ -158,6 +158,14 @@ bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_op
     return opts->cpus_per_client <= 0 || client->cpu_s > 0;
 }
 
+/* A loader that packs all the time leaves nothing; another of its machine must still get to open
+ * the dataset.  So blocks may go into debt as far again. */
+bool pen__client_may_have_block(pen__client *client, int64_t now_ns, const pen_node_opts *opts)
+{
+    fill_buckets(client, now_ns, opts);
+    return opts->cpus_per_client <= 0 || client->cpu_s > -opts->cpus_per_client * CPU_AT_ONCE_S;
+}
+
 void pen__client_used(pen__client *client, int64_t cpu_ns)
 {
     client->cpu_s -= (double)cpu_ns * 1e-9;

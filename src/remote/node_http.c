@@ -308,7 +308,7 @@ static bool may_work(const pen__exchange *x)
 {
     pen_node *node = x->node;
     pthread_mutex_lock(&node->lock);
-    const bool may = pen__client_may_pack(x->client, pen__now_ns(), &node->opts);
+    const bool may = pen__client_may_have_block(x->client, pen__now_ns(), &node->opts);
     pthread_mutex_unlock(&node->lock);
     return may;
 }

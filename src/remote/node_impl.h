@@ -115,6 +115,8 @@ void pen__clients_leave(pen__client *client);
 bool pen__client_may_ask(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
 /* May more be worked out for it? */
 bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
+/* The same of a block: a sample as it is stored, a page of the manifest. */
+bool pen__client_may_have_block(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
 /* What that took.  It may leave a debt. */
 void pen__client_used(pen__client *client, int64_t cpu_ns);
 /* What was done for it in any case.  It leaves none: reading orders and sending stored files for

@@ -108,6 +108,19 @@ static void cpu_time_is_limited_and_comes_back_with_time(void **state)
     assert_true(pen__client_may_pack(one, 5 * SECOND, &opts));
 }
 
+static void blocks_are_to_be_had_while_packing_uses_all(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    pen__client_used(one, 3 * SECOND / 2);
+    assert_false(pen__client_may_pack(one, 0, &opts));
+    assert_true(pen__client_may_have_block(one, 0, &opts));
+    pen__client_used(one, SECOND);
+    assert_false(pen__client_may_have_block(one, 0, &opts)); /* there is an end to that, too */
+    assert_true(pen__client_may_have_block(one, 2 * SECOND, &opts));
+    assert_false(pen__client_may_pack(one, 2 * SECOND, &opts));
+}
+
 static void what_is_done_in_any_case_leaves_no_debt(void **state)
 {
     (void)state;
@@ -207,6 +220,7 @@ int main(void)
         CASE(connections_are_limited),
         CASE(requests_are_limited_and_come_back_with_time),
         CASE(cpu_time_is_limited_and_comes_back_with_time),
+        CASE(blocks_are_to_be_had_while_packing_uses_all),
         CASE(what_is_done_in_any_case_leaves_no_debt),
         CASE(thousands_of_addresses_come_and_go),
         CASE(the_pipeline_not_used_for_longest_leaves),
