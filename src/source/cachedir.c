@@ -92,7 +92,8 @@ static bool is_temporary(const char *name, const char *base)
     return dash > process && n_serial > 0 && dash[1 + n_serial] == '\0';
 }
 
-/* Those who write hold the lock, as we do; what is there now nobody will ever rename. */
+/* Those who will rename what they write hold the lock, as we do; and a file that is to have no name
+ * loses it at once. */
 static void remove_leftovers(const char *path)
 {
     char dir[PATH_MAX];
@@ -114,10 +115,11 @@ int pen__cache_lock(const char *path)
     snprintf(name, sizeof name, "%s.lock", path);
     int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
-        if (i == LOCK_TRIES || errno != EWOULDBLOCK) {
-            const int fault = i == LOCK_TRIES ? ETIMEDOUT : errno;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return fd; /* a file system without locks: as good as it gets */
+        if (i == LOCK_TRIES) {
             close(fd);
-            errno = fault;
+            errno = ETIMEDOUT;
             return -1;
         }
         nanosleep(&(struct timespec){0, 10 * 1000000}, NULL);
