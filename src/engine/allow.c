@@ -97,7 +97,9 @@ bool pen__allow_has_share(const pen__allow *a)
 /* With the lock held. */
 static void set_threshold(pen__allow *a)
 {
-    a->threshold = pen__ranking_threshold(&a->ranking, a->share);
+    const bool is_empty = !(a->ranking.n_samples > 0) && a->share > 0 && a->share < 1;
+    if (!is_empty || a->threshold == 0 || isinf(a->threshold))
+        a->threshold = pen__ranking_threshold(&a->ranking, a->share);
     a->n_until_threshold = THRESHOLD_EVERY;
 }
 

@@ -94,10 +94,9 @@ static int blame_sender(int rc, pen_error *err)
 static int64_t fetch(const pen__carry_env *env, pen__reading *reading, const pen_key *key,
                      uint8_t *dst, size_t len, pen_error *err)
 {
-    pen__foreseen foreseen;
-    pen__allow_choose(env->allow, key, len, &foreseen);
-    if (env->wants_files)
-        foreseen = (pen__foreseen){.choice = {.forms = 1U << PEN__FORM_RAW}};
+    pen__foreseen foreseen = {.choice = {.forms = 1U << PEN__FORM_RAW}};
+    if (!env->wants_files)
+        pen__allow_choose(env->allow, key, len, &foreseen);
     int64_t node_ns = -1; /* not told */
     const pen__wanted wanted = {env->pipe, *key, foreseen.choice, &node_ns, reading->is_callers};
     int64_t n =
