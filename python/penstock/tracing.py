@@ -16,6 +16,7 @@ class Tracing:
         self._core, self._path = core, os.path.abspath(path)
         self._lock = threading.Lock()
         self._is_over = False
+        self._owner = os.getpid()
         core.trace_start()
         try:  # that it cannot be written is told now, and not when it is over
             open(self._path, "ab").close()
@@ -28,7 +29,9 @@ class Tracing:
         self._timer.start()
 
     def finish(self) -> None:
-        """Write what there is, once."""
+        """Write what there is, once; not in a child that was forked meanwhile."""
+        if os.getpid() != self._owner:
+            return
         with self._lock:
             if self._is_over:
                 return

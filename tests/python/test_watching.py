@@ -400,6 +400,18 @@ def test_a_program_that_ends_leaves_its_trace(folder, tmp_path):
     assert any(event["name"] == "decode" for event in json.loads(path.read_text())["traceEvents"])
 
 
+def test_a_child_that_ends_leaves_the_trace_to_its_parent(folder, ops, tmp_path):
+    path = tmp_path / "trace.json"
+    with penstock.Loader(folder, ops) as loader:
+        loader.trace(path, seconds=3600)
+        child = os.fork()
+        if child == 0:
+            loader._tracing.finish()
+            os._exit(path.stat().st_size != 0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert json.loads(path.read_text())["traceEvents"]
+
+
 def test_a_notebook_shows_a_loader_whose_status_cannot_be_read(folder, ops, monkeypatch):
     with penstock.Loader(folder, ops) as loader:
         monkeypatch.setattr(loader, "status", lambda: json.loads("{"))
