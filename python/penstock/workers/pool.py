@@ -107,7 +107,7 @@ class Pool:
                 where each has its own lane it may not
     timeout     seconds that a wait for one task may take before its worker is replaced
     meter       told what each result cost
-    saw         told how much memory each batch takes, as soon as it has arrived
+    saw         told how much memory each batch takes, when it is taken in
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class Pool:
 
     @property
     def n_ready(self) -> int:
-        """Of those, done when a result was last waited for."""
+        """Of those, done when it was last looked."""
         return sum(task.is_done for task in list(self._tasks.values()))
 
     @property
