@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.workers import limits
-from penstock.workers.limits import memory_left, memory_of, usable_cores, usable_memory
+from penstock.workers.limits import memory_left, memory_of, resident_of, usable_cores, usable_memory
 
 
 @pytest.fixture
@@ -137,7 +137,10 @@ def test_what_is_left_may_be_nothing(tmp_path: Path) -> None:
 
 
 def test_processes_have_memory_unless_nobody_tells() -> None:
-    assert memory_of([]) == 0
+    assert memory_of([]) == resident_of([]) == 0
+    assert resident_of([1 << 30]) is None
+    own = memory_of([os.getpid()])
+    assert own is None or 0 < own <= (resident_of([os.getpid()]) or 0)
     assert memory_of([os.getpid(), 1 << 30]) is None, "one of them is not there"
 
 

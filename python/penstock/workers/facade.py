@@ -24,6 +24,7 @@ from penstock.workers.limits import (
     cores_lately,
     memory_left,
     memory_of,
+    resident_of,
     usable_cores,
     usable_memory,
 )
@@ -248,11 +249,11 @@ class Workers:
 
     def fits(self, n_workers: int) -> int:
         """Of so many, those that memory holds beside all else, each as large as one of them is now."""
-        pids = list(self.pids.values())
-        each, left = memory_of(pids[:1]), memory_left()
-        if not each or (n_workers - len(pids)) * each <= left:
-            return n_workers
-        return len(pids) + int(left // each)
+        pids, left = list(self.pids.values()), memory_left()
+        n_more, each = n_workers - len(pids), resident_of(pids[:1])
+        if each is None or n_more * each > left:  # pages of this process count in that: look closer
+            each = memory_of(pids[:1])
+        return n_workers if not each or n_more * each <= left else len(pids) + int(left // each)
 
     @property
     def are_workers_pinned(self) -> bool:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 _LATELY_NS = 400_000_000  # as src/engine/control.c
 _lately = (0, 0)  # cores, and until when that holds
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _LEAST_BYTES = 64 << 20  # said in any case: less makes no batch
 _UNKNOWN_BYTES = 1 << 30  # where nobody tells
 
@@ -33,6 +34,14 @@ def cores_lately() -> int:
     if now >= _lately[1]:
         _lately = usable_cores(), now + _LATELY_NS
     return _lately[0]
+
+
+def resident_of(pids: Iterable[int]) -> int | None:
+    """Bytes of these processes, pages that several have counted in each; None: nobody tells."""
+    try:
+        return sum(int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) for pid in pids) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def memory_of(pids: Iterable[int]) -> int | None:
