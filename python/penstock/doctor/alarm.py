@@ -7,6 +7,7 @@ peer is gone, a disk that does not answer); for that there is `held_up`, which i
 alarm's own thread.  Nothing is done about native code that keeps the interpreter's lock as well.
 """
 
+import contextlib
 import queue
 import signal
 import sys
@@ -17,14 +18,14 @@ from types import FrameType
 
 SIGNAL = signal.SIGRTMAX - 2
 AGAIN_SECONDS = 1.0
+LEAST_SECONDS = 0.01  # real-time signals queue up: the main thread has to get somewhere in between
 
 
 class Alarm:
     """Raises `error` in the main thread, which has to be the one that enters, in `seconds`.
 
     It may be caught, so it is raised again and again; but what cleans up after one is spared
-    `n_spares` times.  When it has been due more often than that without an answer, `held_up` is
-    called.
+    `n_spares` times.  After more signals than that without an answer `held_up` is called.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Alarm:
         again_seconds: float,
         held_up: Callable[[], object] | None = None,
     ) -> None:
-        self._error, self._again_seconds = error, again_seconds
+        self._error, self._again_seconds = error, max(again_seconds, LEAST_SECONDS)
         self._held_up = held_up
         self._n_spares, self._n_spared, self._n_unanswered = n_spares, 0, 0
         self._seconds = seconds
@@ -75,8 +76,9 @@ class Alarm:
     def _send(self, main: int) -> None:
         if self._held_up is not None and self._n_unanswered > self._n_spares:
             self._held_up()
-        self._n_unanswered += 1  # before there can be an answer
-        if self._n_unanswered == 1:  # real-time signals queue up, and nobody needs a second one
+        self._n_unanswered += 1
+        # Again, as one that comes just before a system call does not end it.
+        with contextlib.suppress(BlockingIOError):  # so many are on their way already
             signal.pthread_kill(main, SIGNAL)
 
     def _answer(self, signum: int, frame: FrameType | None) -> None:
