@@ -302,14 +302,20 @@ static void the_environment_speaks_for_loaders_that_are_not_told(void **state)
     unsetenv("PENSTOCK_OFFLOAD");
 }
 
+/* 0: files of this machine; 1: nodes that are left no choice; 2: nodes that are. */
+static pen_loader *open_by_choice(int choice)
+{
+    use_parcels(choice > 0);
+    pen_loader_opts o = options(1);
+    o.offload = choice == 1 ? PEN_OFFLOAD_ALL : PEN_OFFLOAD_AUTO;
+    return open_loader(&o);
+}
+
 static void the_share_is_a_knob_where_samples_are_weighed(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
-        use_parcels(i > 0);
-        pen_loader_opts o = options(1);
-        o.offload = i == 1 ? PEN_OFFLOAD_ALL : PEN_OFFLOAD_AUTO;
-        pen_loader *loader = open_loader(&o);
+        pen_loader *loader = open_by_choice(i);
         pen_knob_info info;
         pen_knobs knobs;
         assert_int_equal(pen_loader_knob(loader, PEN_KNOB_OFFLOAD, &info), 0);
@@ -324,10 +330,7 @@ static void bounds_are_knobs_of_auto(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++) {
-        use_parcels(i > 0);
-        pen_loader_opts o = options(1);
-        o.offload = i == 1 ? PEN_OFFLOAD_ALL : PEN_OFFLOAD_AUTO;
-        pen_loader *loader = open_loader(&o);
+        pen_loader *loader = open_by_choice(i);
         const double widest = i == 0 ? 0 : (double)pipe_->n_image_ops;
         pen_knob_info cut, codec;
         pen_knobs knobs;
