@@ -29,6 +29,7 @@ from penstock.workers.limits import (
     usable_memory,
 )
 from penstock.workers.meter import Meter
+from penstock.workers.opening import Opening
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
 from penstock.workers.settings import Settings
@@ -168,6 +169,7 @@ class Workers:
             lambda rest: InlineStream(self.job, self._fetcher_here(), rest, epoch, None),
             batches,
             epoch,
+            opening=Opening(self.job, self.meter, self.settings, pool.n_workers),
             settings=self.settings,
             tuner=self._tuner,
             control=self.meter.control,

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from penstock.workers.columns import quick
 from penstock.workers.rows import Room, Rows, Slabs, Stacking
 from penstock.workers.seeding import Guard, NoSeeding, Reseed, Seeding
@@ -21,6 +23,12 @@ class Batch(NamedTuple):
     indices: Any
     number: int = 0
     occurrences: Sequence[int] | None = None
+
+
+class Part(Batch):
+    """Some items of a batch that several workers make; see penstock.workers.opening."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +102,8 @@ class MapFetcher:
             items = dataset.__getitems__(batch.indices)
         else:
             items, rows = self._items(batch, reseed)
+            if isinstance(batch, Part) and not _stand_apart(items):
+                raise ValueError("items that stand in the same memory make no part of a batch")
         if self._collate is None:
             return items
         if reseed:
@@ -126,6 +136,24 @@ class MapFetcher:
         if reseed is not None:
             reseed(index, batch.occurrences[place] if batch.occurrences else 0)
         return self.job.dataset[index]
+
+
+def _stand_apart(items: list[Any]) -> bool:
+    """Whether each has memory of its own.  A dataset may fill one buffer again and again: then all
+    items of a batch are what the last one was when they are collated, which parts cannot know."""
+    places = [place for item in items for place in _places(item)]
+    return len(set(places)) == len(places)
+
+
+def _places(item: Any) -> Iterator[int]:
+    if isinstance(item, np.ndarray):
+        if item.nbytes:
+            yield item.__array_interface__["data"][0]
+    elif isinstance(item, dict | tuple | list):
+        for inner in item.values() if isinstance(item, dict) else item:
+            yield from _places(inner)
+    elif (data_ptr := getattr(item, "data_ptr", None)) is not None and (place := data_ptr()):
+        yield place
 
 
 def _rows_at_once(job: Job) -> Callable[[list[int]], list[Any]] | None:

@@ -31,7 +31,7 @@ import termios
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from multiprocessing.context import BaseContext
 from typing import Any
 
@@ -49,14 +49,15 @@ _TICK_SECONDS = 1.0
 
 
 class Task:
-    """One batch to be made."""
+    """One batch to be made, or a part of one."""
 
-    __slots__ = ("deaths", "error", "lane", "message", "number", "result")
+    __slots__ = ("deaths", "error", "is_last", "lane", "message", "number", "result")
 
-    def __init__(self, number: int, lane: int, message: bytes) -> None:
+    def __init__(self, number: int, lane: int, message: bytes, is_last: bool) -> None:
         self.number = number
         self.lane = lane
         self.message = message
+        self.is_last = is_last  # of its batch's parts
         self.deaths = 0
         self.result: Result | None = None
         self.error: BaseException | None = None
@@ -226,11 +227,11 @@ class Pool:
 
     # Tasks
 
-    def submit(self, epoch: int, what: Any, lane: int = 0) -> int:
-        """Let a batch be made.  Returns the number to ask for it by."""
+    def submit(self, epoch: int, what: Any, lane: int = 0, *, is_last: bool = True) -> int:
+        """Let a batch be made, or one of its parts.  Returns the number to ask for it by."""
         number = self._next
         self._next += 1
-        task = Task(number, lane, write_task(number, epoch, what))
+        task = Task(number, lane, write_task(number, epoch, what), is_last)
         self._tasks[number] = task
         if lane in self._lost:
             task.error = RuntimeError(self._lost[lane])
@@ -241,15 +242,43 @@ class Pool:
     def forget_all(self) -> None:
         """Nobody waits for what was submitted so far."""
         self._board.floor = self._next
-        for task in self._tasks.values():
-            if task.result is not None:
-                task.result.give_back(self._reader)
-        self._tasks.clear()
+        self._forget(list(self._tasks))
         for lane in self._lanes:
             lane.backlog = deque(one for one in lane.backlog if one is RETIRE)
 
+    def _forget(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            task = self._tasks.pop(number, None)
+            if task is not None and task.result is not None:
+                task.result.give_back(self._reader)
+
     def result(self, number: int) -> Result:
         """Wait for a task.  Raises what happened to it; a worker's own exception is a result."""
+        result = self._await(number)
+        if self._meter is not None and result.kind != "end":
+            self._meter.made(result.cost, result.nbytes, self.n_workers)
+        return result
+
+    def results(self, numbers: Sequence[int]) -> list[Result]:
+        """Wait for the parts of a batch.  None of them where a worker raised at one."""
+        found: list[Result] = []
+        are_all = False
+        try:
+            while len(found) < len(numbers) and (not found or found[-1].kind == "value"):
+                found.append(self._await(numbers[len(found)]))
+            are_all = found[-1].kind == "value"
+        finally:
+            if not are_all:
+                self._forget(numbers)
+                for result in found:
+                    result.give_back(self._reader)
+        if not are_all:
+            return []
+        if self._meter is not None:
+            self._meter.made(*total(found), self.n_workers)
+        return found
+
+    def _await(self, number: int) -> Result:
         self.check_usable()
         task = self._tasks[number]
         begin = time.monotonic()
@@ -269,8 +298,6 @@ class Pool:
         if task.error is not None:
             raise task.error
         assert task.result is not None
-        if self._meter is not None and task.result.kind != "end":
-            self._meter.made(task.result.cost, task.result.nbytes, self.n_workers)
         return task.result
 
     def value(self, result: Result) -> Any:
@@ -278,13 +305,13 @@ class Pool:
 
     @property
     def n_open(self) -> int:
-        """Tasks under way or done, that were not taken."""
-        return len(self._tasks)
+        """Batches under way or done, that were not taken."""
+        return sum(task.is_last for task in list(self._tasks.values()))
 
     @property
     def n_ready(self) -> int:
         """Of those, done when it was last looked."""
-        return sum(task.is_done for task in list(self._tasks.values()))
+        return sum(task.is_last and task.is_done for task in list(self._tasks.values()))
 
     @property
     def nbytes(self) -> int:
@@ -433,6 +460,12 @@ class Pool:
         # put back after a death has as long again.
         if waited >= self._timeout * (1 + task.deaths):
             task.error = late
+
+
+def total(parts: list[Result]) -> tuple[tuple[int, int, int], int]:
+    """What a batch cost that came in parts, and its bytes."""
+    make, busy, queue = map(sum, zip(*(part.cost for part in parts), strict=True))
+    return (make, busy, queue), sum(part.nbytes for part in parts)
 
 
 def _send_task(sender: socket.socket, message: bytes) -> None:

@@ -3,12 +3,13 @@
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.workers.failure import Failure
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
 from penstock.workers.meter import Control
-from penstock.workers.pool import Pool
+from penstock.workers.opening import Opening
+from penstock.workers.pool import Pool, total
 from penstock.workers.settings import Settings
 from penstock.workers.tuner import Tuner
 from penstock.workers.wire import Result
@@ -106,6 +107,13 @@ class InlineStream(Stream):
         self._positions = iter(())
 
 
+class _Asked(NamedTuple):
+    """A batch under way."""
+
+    batch: Batch
+    numbers: list[int]  # to ask the pool for it by: one, or one a part
+
+
 class MapStream(PoolStream):
     """Batches of a map-style dataset, made by a pool; in the caller's process once the tuner
     finds that to be faster."""
@@ -118,6 +126,7 @@ class MapStream(PoolStream):
         batches: Iterator[Batch],
         epoch: int,
         *,
+        opening: Opening,
         settings: Settings,
         tuner: Tuner | None,
         control: Control,
@@ -131,7 +140,8 @@ class MapStream(PoolStream):
         self._epoch = epoch
         self._settings = settings
         self._tuner = tuner
-        self._under_way: deque[tuple[int, int | None]] = deque()  # number, and items in it
+        self._opening = opening
+        self._under_way: deque[_Asked] = deque()
         self._submitted = 0
         self._end: BaseException | None = None  # what follows the batches under way
         self._inline: InlineStream | None = None
@@ -153,17 +163,38 @@ class MapStream(PoolStream):
         if not self._under_way:
             return self._next_behind()
         begin = time.perf_counter()
-        number, self.n_items = self._under_way.popleft()
-        result = self._pool.result(number)
+        asked = self._under_way.popleft()
+        self.n_items = self._job.n_items(asked.batch)
+        results = self._results(asked)
         waited = time.perf_counter() - begin
         self._fill()
-        value = self._pool.value(result)
-        if result.kind == "error":
-            raise value.exception()
+        value = self._value(asked.batch, results)
         self.delivered += 1
         if self._tuner is not None:
-            self._tune(self._tuner, begin, waited, result)
-        return value[0]
+            self._tune(self._tuner, begin, waited, results)
+        return value
+
+    def _results(self, asked: "_Asked") -> list[Result]:
+        """One, or those of a batch's parts."""
+        if len(asked.numbers) == 1:
+            return [self._pool.result(asked.numbers[0])]
+        return self._pool.results(asked.numbers) or self._as_a_whole(asked.batch)
+
+    def _as_a_whole(self, batch: Batch) -> list[Result]:
+        self._opening.give_up()
+        return [self._pool.result(self._pool.submit(self._epoch, batch))]
+
+    def _value(self, batch: Batch, results: list[Result]) -> Any:
+        """The batch, or the exception that there is instead of it."""
+        values = [self._pool.value(result) for result in results]
+        if results[0].kind == "error":
+            raise values[0].exception()
+        if len(values) == 1:
+            return values[0][0]
+        try:
+            return self._opening.join([part for part, _ in values])
+        except Exception:  # items of different shapes, say: a worker raises as torch does
+            return self._value(batch, self._as_a_whole(batch))
 
     def _follow(self) -> None:
         """Make so what was set meanwhile."""
@@ -210,8 +241,10 @@ class MapStream(PoolStream):
                 self._end = error
                 return
             lane = self._submitted % self._pool.n_workers if self._pool.in_turn else 0
-            number = self._pool.submit(self._epoch, batch, lane)
-            self._under_way.append((number, self._job.n_items(batch)))
+            *parts, last = self._opening.tasks(batch, self._pool.n_ready)
+            numbers = [self._pool.submit(self._epoch, part, is_last=False) for part in parts]
+            numbers.append(self._pool.submit(self._epoch, last, lane))
+            self._under_way.append(_Asked(batch, numbers))
             self._submitted += 1
 
     def _window(self) -> int:
@@ -221,11 +254,11 @@ class MapStream(PoolStream):
         self._pool.set_window(window)
         return window
 
-    def _tune(self, tuner: Tuner, begin: float, waited: float, result: Result) -> None:
+    def _tune(self, tuner: Tuner, begin: float, waited: float, results: list[Result]) -> None:
         self._control.begin()  # which whoever counts the batch ends
         now = time.perf_counter()
         spent = now - begin
-        is_changed = tuner.observe(now - self._last, spent, waited, result.cost, result.nbytes)
+        is_changed = tuner.observe(now - self._last, spent, waited, *total(results))
         self._last = now
         if is_changed and not tuner.is_inline:
             self._pool.resize(tuner.n_workers)

@@ -1,0 +1,280 @@
+"""An epoch's first batches, made by all workers together: that they are, and that nobody can tell."""
+
+import itertools
+import multiprocessing
+import os
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import default_collate
+
+from penstock.workers import Batch, ItemSeeding, Job, Workers
+from penstock.workers.job import Part
+from penstock.workers.meter import Meter
+from penstock.workers.opening import Opening
+from penstock.workers.settings import Settings
+from worker_checks import Items, plan, same
+
+N_WORKERS, SIZE = 4, 16
+FORK = multiprocessing.get_context("fork")
+MS = 1_000_000
+
+
+def known(making_ns: int = 80 * MS, nbytes: int = 1000, n_workers: int = N_WORKERS) -> Meter:
+    """A meter that has seen batches."""
+    meter = Meter()
+    meter.made((making_ns, making_ns, 0), nbytes, n_workers)
+    return meter
+
+
+def settled(nbytes: int = 1000, budget: int = 1 << 30) -> Settings:
+    settings = Settings(None, budget)
+    settings.saw(nbytes)
+    return settings
+
+
+def slow(make: Any) -> Items:
+    """Items that are worth parting."""
+
+    def sleepy(index: int) -> Any:
+        time.sleep(0.002)
+        return make(index)
+
+    return Items(sleepy)
+
+
+def two_epochs(job: Job, **options: Any) -> tuple[list[Any], list[Any]]:
+    """The first, which knows nothing of batches yet, and one after it."""
+    workers = Workers(job, N_WORKERS, persistent=True, **options)
+    try:
+        return tuple(list(workers.epoch(plan(6, SIZE), epoch=e)) for e in range(2))  # type: ignore[return-value]
+    finally:
+        workers.close()
+
+
+# Who makes what
+
+
+def test_each_batch_has_a_part_fewer() -> None:
+    opening = Opening(Job([]), known(making_ns=20 * MS), settled(), N_WORKERS)
+    asked = [opening.tasks(batch, 0) for batch in plan(6, SIZE)]
+    assert [len(tasks) for tasks in asked] == [4, 3, 2, 1, 1, 1]
+    for tasks, batch in zip(asked, plan(6, SIZE), strict=True):
+        made = list(itertools.chain.from_iterable(task.indices for task in tasks))
+        assert made == batch.indices
+    assert [len(part.indices) for part in asked[1]] == [6, 5, 5]
+    assert all(isinstance(task, Batch) for tasks in asked[3:] for task in tasks)
+
+
+def test_a_loop_that_waits_stays_with_parts_until_enough_lie_ready() -> None:
+    opening = Opening(Job([]), known(), settled(), N_WORKERS)
+    n_ready = [0, 0, 1, 0, 1, 2, 0, 0]
+    asked = [opening.tasks(batch, n) for batch, n in zip(plan(8, SIZE), n_ready, strict=True)]
+    assert [len(tasks) for tasks in asked] == [4, 3, 2, 2, 2, 2, 1, 1]
+
+
+def test_occurrences_go_with_their_items() -> None:
+    opening = Opening(Job([]), known(), settled(), 2)
+    parts = opening.tasks(Batch([7, 7, 8, 7], 0, [0, 1, 0, 2]), 0)
+    assert parts == [Part([7, 7], 0, [0, 1]), Part([8, 7], 0, [0, 2])]
+
+
+@pytest.mark.parametrize(
+    ("meter", "settings"),
+    [
+        (Meter(), settled()),  # nothing is known
+        (known(making_ns=MS), settled()),  # handing over costs more
+        (known(), settled(nbytes=50 << 20)),  # too large
+        (known(), settled(budget=20_000)),  # no room
+        (known(), Settings(None, 1 << 30)),
+    ],
+)
+def test_what_does_not_pay_is_made_whole(meter: Meter, settings: Settings) -> None:
+    opening = Opening(Job([]), meter, settings, N_WORKERS)
+    assert [len(opening.tasks(batch, 0)) for batch in plan(3, SIZE)] == [1, 1, 1]
+
+
+class Several(Items):
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self.make(index) for index in indices]
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        Job([], lambda items: items),  # somebody's own code, which belongs into workers
+        Job([], auto_collate=False),
+        Job(Several(int)),
+    ],
+)
+def test_jobs_that_cannot_be_parted_are_not(job: Job) -> None:
+    opening = Opening(job, known(), settled(), N_WORKERS)
+    assert len(opening.tasks(Batch(list(range(SIZE)), 0), 0)) == 1
+
+
+@pytest.mark.parametrize("indices", [[], [1], [1, 2, 3], range(16)])
+def test_batches_too_small_or_strange_are_not_parted(indices: Any) -> None:
+    opening = Opening(Job([]), known(), settled(), N_WORKERS)
+    assert opening.tasks(Batch(indices, 0), 0) == (Batch(indices, 0),)
+
+
+def test_all_workers_are_at_the_first_batch_at_once() -> None:
+    """Four of its items wait for each other, which they can only in four processes."""
+    is_later, meeting = FORK.Value("b", 0), FORK.Barrier(N_WORKERS)
+
+    def make(index: int) -> int:
+        if is_later.value and index in (0, 4, 8, 12):
+            meeting.wait(60)
+        return index
+
+    workers = Workers(Job(slow(make), default_collate), N_WORKERS, persistent=True, context="fork")
+    assert len(list(workers.epoch(plan(6, SIZE)))) == 6
+    is_later.value = 1
+    first = next(workers.epoch(plan(6, SIZE), epoch=1))
+    workers.close()
+    assert first.tolist() == list(range(SIZE))
+
+
+# That nobody can tell
+
+
+def drawing(index: int) -> dict[str, Any]:
+    return {
+        "torch": torch.rand(3),
+        "numpy": np.random.rand(),
+        "python": random.random(),
+        "image": torch.full((2, 5), float(index)),
+        "text": f"item {index}",
+    }
+
+
+def mixed(index: int) -> Any:
+    """Numbers of another kind in another part, of which default_collate makes one."""
+    return {"number": index if index < 4 else index / 2, "truth": index % 2 == 0 or index}
+
+
+@pytest.mark.parametrize("make", [drawing, mixed, bytes, lambda i: ((i, [i]), np.float32(i))])
+@pytest.mark.parametrize("collate", [None, default_collate])
+def test_the_stream_is_the_one_made_in_one_process(make: Any, collate: Any) -> None:
+    job = Job(slow(make), collate, seeding=ItemSeeding(3))
+    alone = Workers(job, 0)
+    expected = tuple(list(alone.epoch(plan(6, SIZE), epoch=e)) for e in range(2))
+    assert same(two_epochs(job), expected)
+
+
+def test_a_collate_function_of_ones_own_runs_in_workers() -> None:
+    job = Job(slow(int), lambda items: (os.getpid(), items))
+    for epoch in two_epochs(job):
+        assert os.getpid() not in {pid for pid, _ in epoch}
+
+
+def test_one_buffer_filled_again_and_again_is_seen_as_without_parts() -> None:
+    buffer = np.zeros(4)
+
+    def fill(index: int) -> Any:
+        buffer[:] = index
+        return {"values": buffer}
+
+    first, second = two_epochs(Job(slow(fill), default_collate))
+    assert same(first, second)
+    assert second[0]["values"].eq(SIZE - 1).all()
+
+
+def failing_later(is_later: Any, what: Any) -> Any:
+    def make(index: int) -> Any:
+        if is_later.value and index == 5:
+            return what()
+        return torch.zeros(3)
+
+    return make
+
+
+def test_an_error_is_the_one_of_a_whole_batch_and_the_next_batch_follows() -> None:
+    is_later = FORK.Value("b", 0)
+
+    def fail() -> None:
+        raise ValueError("bad item")
+
+    job = Job(slow(failing_later(is_later, fail)), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
+    list(workers.epoch(plan(6, SIZE)))
+    is_later.value = 1
+    stream = workers.epoch(plan(6, SIZE), epoch=1)
+    with pytest.raises(ValueError, match="bad item") as caught:
+        next(stream)
+    assert "Caught ValueError in DataLoader worker process" in str(caught.value)
+    assert len(list(stream)) == 5
+    assert not workers.settings.opens_together
+    workers.close()
+
+
+def test_items_that_cannot_be_stacked_raise_what_torch_raises() -> None:
+    is_later = FORK.Value("b", 0)
+    job = Job(slow(failing_later(is_later, lambda: torch.zeros(4))), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
+    list(workers.epoch(plan(6, SIZE)))
+    is_later.value = 1
+    stream = workers.epoch(plan(6, SIZE), epoch=1)
+    with pytest.raises(RuntimeError, match="equal size") as caught:
+        next(stream)
+    assert "in DataLoader worker process" in str(caught.value)
+    assert len(list(stream)) == 5
+    workers.close()
+
+
+def test_a_part_whose_worker_dies_is_made_again() -> None:
+    is_later = FORK.Value("b", 0)
+
+    def die_once() -> Any:
+        with is_later.get_lock():
+            is_later.value = 0
+        os._exit(3)
+
+    job = Job(slow(failing_later(is_later, die_once)), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
+    list(workers.epoch(plan(6, SIZE)))
+    is_later.value = 1
+    assert [len(batch) for batch in workers.epoch(plan(6, SIZE), epoch=1)] == [SIZE] * 6
+    workers.close()
+
+
+def test_a_part_that_kills_each_worker_is_an_error_and_the_rest_follows() -> None:
+    is_later = FORK.Value("b", 0)
+    job = Job(slow(failing_later(is_later, lambda: os._exit(3))), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
+    list(workers.epoch(plan(6, SIZE)))
+    is_later.value = 1
+    stream = workers.epoch(plan(6, SIZE), epoch=1)
+    with pytest.raises(RuntimeError, match="exited"):
+        next(stream)
+    assert len(list(stream)) == 5
+    assert workers.queue()[0] == 0
+    workers.close()
+
+
+def test_an_epoch_left_in_the_middle_of_parts_leaves_nothing_behind() -> None:
+    job = Job(slow(lambda index: torch.full((2000,), float(index))), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True)
+    list(workers.epoch(plan(6, SIZE)))
+    for epoch in range(1, 6):
+        stream = workers.epoch(plan(6, SIZE), epoch=epoch)
+        assert next(stream)[:, 0].tolist() == list(range(SIZE))
+        assert workers.queue()[0] <= 2 * N_WORKERS
+        stream.close()
+    assert [len(batch) for batch in workers.epoch(plan(6, SIZE), epoch=9)] == [SIZE] * 6
+    workers.close()
+
+
+def test_a_batch_in_parts_is_counted_as_one() -> None:
+    workers = Workers(Job(slow(int), default_collate), N_WORKERS, persistent=True)
+    for epoch in range(2):
+        for _ in workers.epoch(plan(6, SIZE), epoch=epoch):
+            pass
+    makes = list(workers.meter.makes)
+    workers.close()
+    assert len(makes) == 12
+    assert min(makes) >= SIZE * 2 * MS
