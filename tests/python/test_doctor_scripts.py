@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -485,6 +486,16 @@ def test_a_script_that_fails_is_told_with_its_traceback(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "no data today" in ran.stderr
     assert "nothing to tell" in ran.stderr
+
+
+def test_without_torch_no_report_is_begun(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('none here')")
+    call = [sys.executable, "-m", "penstock.doctor", "--json", tmp_path / "found.json", __file__]
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ran = subprocess.run(call, capture_output=True, text=True, env=env, timeout=60, check=False)
+    assert ran.returncode == 1
+    assert "PyTorch is not installed" in ran.stderr
+    assert not (tmp_path / "found.json").exists()
 
 
 def test_a_script_that_is_not_there_ends_with_2(tmp_path: Path) -> None:

@@ -110,15 +110,15 @@ def main(arguments: list[str]) -> int:
     if not os.path.isfile(options.script):
         say(f"no such script: {options.script}")
         return 2
-    if options.json:
-        options.json = os.path.abspath(options.json)  # the script may go elsewhere
-        if not write(options.json):
-            return 2
     try:
         import torch  # noqa: F401
     except ImportError:
         say(f"PyTorch is not installed for {sys.executable}; run `python -m penstock.doctor` of the environment that trains")  # fmt: skip
         return 1
+    if options.json:
+        options.json = os.path.abspath(options.json)  # the script may go elsewhere
+        if not write(options.json):
+            return 2
     sys.argv = [options.script, *options.args]
     sys.path[0] = str(Path(options.script).resolve().parent)
     with main_module(os.path.abspath(options.script)) as module:
