@@ -302,7 +302,8 @@ static void put_wrapped(FILE *out, const char *heading, const char *words, int c
         if (n > room) {
             for (n = room; n > 0 && words[n] != ' '; n--)
                 ;
-            n = n > 0 ? n : room;
+            for (n = n > 0 ? n : room; n > 1 && ((unsigned char)words[n] & 0xC0) == 0x80; n--)
+                ; /* not within a character */
         }
         fprintf(out, "%-*s%.*s\n", INDENT, heading, (int)n, words);
         words += n + (words[n] == ' ');
