@@ -37,7 +37,7 @@ static const char help[] =
     "                         out as stored, and GET of one is told 503 (default 0: no limit)\n"
     "  --idle SECONDS         a connection without a request is closed (default 60)\n"
     "  --slow SECONDS         so is one that does not take the next piece (default 30)\n"
-    "  --slowest SIZE         or takes less than that a second over so long (default 4KiB)\n"
+    "  --slowest SIZE         or takes less than that a second meanwhile (default 4KiB; 0: any)\n"
     "  --item-timeout SECONDS a sample that waits longer for a thread fails, one that takes\n"
     "                         longer to pack goes out in the smallest form found (default 4)\n\n"
     "SIGTERM and Ctrl-C end it; what is under way gets a second.\n"
@@ -181,7 +181,9 @@ static bool take_limit(serving *s, int option, const char *text)
     case OPT_SLOW:
         return real("--slow", text, &s->opts.slow_s);
     case OPT_SLOWEST:
-        return cli_memory("--slowest", text, &s->opts.slowest_bytes_per_s);
+        s->opts.slowest_bytes_per_s = 0;
+        return strcmp(text, "0") == 0 ||
+               cli_memory("--slowest", text, &s->opts.slowest_bytes_per_s);
     case OPT_ITEM:
         return real("--item-timeout", text, &s->opts.item_s);
     default:

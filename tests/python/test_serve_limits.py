@@ -281,6 +281,12 @@ def test_who_reads_in_trickles_is_cut_off(tmp_path: Path) -> None:
         assert node.ask("GET", "/v1/data/data/samples/0")[0] == 200
 
 
+def test_who_reads_slowly_may_where_no_pace_is_asked_for(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 1000)
+    with serving(root, "--slowest", 0, "--cpus", 1) as node:
+        assert node.ask("GET", "/v1/data/data/samples/0")[0] == 200
+
+
 # ---- processor time ----
 
 
