@@ -162,6 +162,29 @@ static void a_confined_dataset_leaves_out_what_leads_out(void **state)
     pen_dataset_unref(ds);
 }
 
+/* A directory there would be named, so a link is, too: it may be one to a directory. */
+static void a_confined_dataset_names_a_link_whose_path_is_too_long(void **state)
+{
+    (void)state;
+    put_text("d/a/x.jpg", "1");
+    char name[256];
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    int at = open(in_tree("d/a"), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (int depth = 0; depth < 15; depth++) {
+        assert_true(at >= 0);
+        assert_int_equal(mkdirat(at, name, 0700), 0);
+        int next = openat(at, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        close(at);
+        at = next;
+    }
+    assert_int_equal(symlinkat(".", at, name), 0);
+    const pen_dataset_opts opts = confined();
+    open_fails(in_tree("d"), &opts, PEN_EIO, "File name too long");
+    assert_int_equal(unlinkat(at, name, 0), 0);
+    close(at);
+}
+
 static void links_that_were_left_out_are_told_of_where_nothing_else_is_there(void **state)
 {
     (void)state;
@@ -327,6 +350,7 @@ int main(void)
         CASE(links_are_followed_and_a_loop_is_an_error),
         CASE(a_confined_dataset_leaves_out_what_leads_out),
         CASE(links_that_were_left_out_are_told_of_where_nothing_else_is_there),
+        CASE(a_confined_dataset_names_a_link_whose_path_is_too_long),
         CASE(a_confined_dataset_reads_nothing_outside_of_its_directory),
         CASE(a_dangling_link_with_an_images_name_is_an_error),
         CASE(fifos_never_block_and_are_no_images),
