@@ -5,12 +5,13 @@ import multiprocessing
 import os
 import random
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import default_collate
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from penstock.workers import Batch, ItemSeeding, Job, Workers
 from penstock.workers.job import Part
@@ -89,7 +90,7 @@ def test_occurrences_go_with_their_items() -> None:
         (Meter(), settled()),  # nothing is known
         (known(making_ns=MS), settled()),  # handing over costs more
         (known(), settled(nbytes=50 << 20)),  # too large
-        (known(), settled(budget=20_000)),  # no room
+        (known(), settled(budget=80_000)),  # no room
         (known(), Settings(None, 1 << 30)),
     ],
 )
@@ -152,36 +153,149 @@ def drawing(index: int) -> dict[str, Any]:
     }
 
 
-def mixed(index: int) -> Any:
-    """Numbers of another kind in another part, of which default_collate makes one."""
-    return {"number": index if index < 4 else index / 2, "truth": index % 2 == 0 or index}
+def same_layout(a: Any, b: Any) -> bool:
+    """Of tensors wherever they are."""
+    if isinstance(a, torch.Tensor):
+        return a.stride() == b.stride() and a.is_contiguous() == b.is_contiguous()
+    if isinstance(a, dict):
+        return all(same_layout(a[key], b[key]) for key in a)
+    return not isinstance(a, list | tuple) or all(map(same_layout, a, b))
 
 
-@pytest.mark.parametrize("make", [drawing, mixed, bytes, lambda i: ((i, [i]), np.float32(i))])
-@pytest.mark.parametrize("collate", [None, default_collate])
-def test_the_stream_is_the_one_made_in_one_process(make: Any, collate: Any) -> None:
-    job = Job(slow(make), collate, seeding=ItemSeeding(3))
+@pytest.fixture
+def n_joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of parts of batches that were put together."""
+    found: list[int] = []
+    join = Opening.join
+
+    def counted(self: Opening, parts: list[Any]) -> Any:
+        whole = join(self, parts)
+        found.append(len(parts))
+        return whole
+
+    monkeypatch.setattr(Opening, "join", counted)
+    return found
+
+
+def check_the_stream(job: Job) -> None:
+    """Two epochs of workers are those of one process."""
     alone = Workers(job, 0)
     expected = tuple(list(alone.epoch(plan(6, SIZE), epoch=e)) for e in range(2))
-    assert same(two_epochs(job), expected)
+    made = two_epochs(job)
+    assert same(made, expected)
+    assert same_layout(made, expected)
+
+
+ALIKE = {
+    "of all kinds": drawing,
+    "bytes": lambda i: bytes([i]),
+    "text in a tuple": lambda i: (torch.ones(2) * i, i, f"path {i}", np.float32(i)),
+    "nested": lambda i: {"a": ([i, float(i)], {"b": np.full((2, 2), i)}), "c": i % 2 == 0},
+    "twice the same": lambda i: (x := torch.full((3,), i), x),
+    "no dimension": lambda i: torch.tensor(i),
+    "nothing": lambda i: torch.empty(0, 3),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("collate", [None, default_collate])
+def test_a_stream_in_parts_is_the_one_made_in_one_process(
+    name: str, collate: Any, n_joined: list[int]
+) -> None:
+    check_the_stream(Job(slow(ALIKE[name]), collate, seeding=ItemSeeding(3)))
+    assert n_joined[:2] == [4, 3]
+
+
+class Pair(NamedTuple):
+    a: int
+    b: str
+
+
+buffer, row, CONSTANT = np.zeros(4), {"x": 0}, torch.ones(2)
+
+
+def fill_buffer(index: int) -> Any:
+    buffer[:] = index
+    return {"values": buffer}
+
+
+def fill_row(index: int) -> Any:
+    row["x"] = index
+    return row
+
+
+UNLIKE = {
+    "numbers of two kinds": lambda i: i if i < 4 else i / 2,
+    "truth and numbers": lambda i: i % 2 == 0 or i,
+    "text and lists": lambda i: {"caption": "a" if i % SIZE < 8 else ["c", "d"]},
+    "arrays and tensors": lambda i: (np if i % SIZE < 8 else torch).ones(3),
+    "named": lambda i: Pair(i, "x"),
+    "one buffer": fill_buffer,
+    "one dict": fill_row,
+    "a constant": lambda i: (i, CONSTANT),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_items_that_are_not_alike_are_made_whole(name: str, n_joined: list[int]) -> None:
+    job = Job(slow(UNLIKE[name]), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True)
+    alone = Workers(job, 0)
+    for epoch in range(2):
+        stream, expected = (w.epoch(plan(6, SIZE), epoch=epoch) for w in (workers, alone))
+        for _ in range(6):
+            try:
+                batch = next(expected)
+            except TypeError:  # as torch's stack
+                with pytest.raises(TypeError):
+                    next(stream)
+            else:
+                assert same(next(stream), batch)
+    assert not n_joined
+    assert not workers.settings.opens_together
+    workers.close()
+
+
+def test_tensors_in_another_order_of_memory_are_made_whole(n_joined: list[int]) -> None:
+    check_the_stream(
+        Job(slow(lambda i: torch.full((4, 6, 3), float(i)).permute(2, 0, 1)), default_collate)
+    )
+
+
+def test_a_default_collate_that_was_taught_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, n_joined: list[int]
+) -> None:
+    def sort(batch: list[str], *, collate_fn_map: Any = None) -> list[str]:
+        return sorted(batch, reverse=True)
+
+    monkeypatch.setitem(default_collate_fn_map, str, sort)
+    check_the_stream(Job(slow(lambda i: f"{i:03}"), default_collate))
+    assert not n_joined
+
+
+def test_kinds_that_change_between_epochs_are_seen_in_parts(n_joined: list[int]) -> None:
+    """In the first epoch all are alike; then the first part's are others than the second's."""
+    is_later = FORK.Value("b", 0)
+    job = Job(slow(lambda i: i / 2 if is_later.value and i >= 4 else i), default_collate)
+    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
+    list(workers.epoch(plan(6, SIZE)))
+    is_later.value = 1
+    made = list(workers.epoch(plan(6, SIZE), epoch=1))
+    workers.close()
+    assert same(made, list(Workers(job, 0).epoch(plan(6, SIZE), epoch=1)))
+    assert not n_joined
+    assert not workers.settings.opens_together
+
+
+def test_with_a_timeout_batches_are_made_whole(n_joined: list[int]) -> None:
+    two_epochs(Job(slow(int), default_collate), timeout=60)
+    assert not n_joined
 
 
 def test_a_collate_function_of_ones_own_runs_in_workers() -> None:
     job = Job(slow(int), lambda items: (os.getpid(), items))
     for epoch in two_epochs(job):
         assert os.getpid() not in {pid for pid, _ in epoch}
-
-
-def test_one_buffer_filled_again_and_again_is_seen_as_without_parts() -> None:
-    buffer = np.zeros(4)
-
-    def fill(index: int) -> Any:
-        buffer[:] = index
-        return {"values": buffer}
-
-    first, second = two_epochs(Job(slow(fill), default_collate))
-    assert same(first, second)
-    assert second[0]["values"].eq(SIZE - 1).all()
 
 
 def failing_later(is_later: Any, what: Any) -> Any:
@@ -251,8 +365,8 @@ def test_a_part_that_kills_each_worker_is_an_error_and_the_rest_follows() -> Non
     stream = workers.epoch(plan(6, SIZE), epoch=1)
     with pytest.raises(RuntimeError, match="exited"):
         next(stream)
+    assert workers.queue()[0] < 2 * N_WORKERS  # whole batches behind it
     assert len(list(stream)) == 5
-    assert workers.queue()[0] == 0
     workers.close()
 
 
@@ -260,11 +374,12 @@ def test_an_epoch_left_in_the_middle_of_parts_leaves_nothing_behind() -> None:
     job = Job(slow(lambda index: torch.full((2000,), float(index))), default_collate)
     workers = Workers(job, N_WORKERS, persistent=True)
     list(workers.epoch(plan(6, SIZE)))
-    for epoch in range(1, 6):
+    for epoch in range(1, 12):
         stream = workers.epoch(plan(6, SIZE), epoch=epoch)
         assert next(stream)[:, 0].tolist() == list(range(SIZE))
         assert workers.queue()[0] <= 2 * N_WORKERS
         stream.close()
+    assert workers.queue()[2] < 32 << 20
     assert [len(batch) for batch in workers.epoch(plan(6, SIZE), epoch=9)] == [SIZE] * 6
     workers.close()
 

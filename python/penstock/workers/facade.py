@@ -29,7 +29,6 @@ from penstock.workers.limits import (
     usable_memory,
 )
 from penstock.workers.meter import Meter
-from penstock.workers.opening import Opening
 from penstock.workers.pool import Pool
 from penstock.workers.seeding import Seeding
 from penstock.workers.settings import Settings
@@ -72,6 +71,10 @@ class Workers:
         self._timeout = timeout
         self._persistent = persistent
         self.settings = settings or Settings(prefetch_factor, memory_budget or usable_memory() // 4)
+        if (
+            timeout
+        ):  # a batch that parts were of no use for is made behind others, and would seem late
+            self.settings.opens_together = False
         self.meter = meter or Meter()
         self._is_automatic = num_workers == "auto"
         self._is_part = job.iterable or job.seeding.in_turn  # of the stream, their number is
@@ -169,10 +172,9 @@ class Workers:
             lambda rest: InlineStream(self.job, self._fetcher_here(), rest, epoch, None),
             batches,
             epoch,
-            opening=Opening(self.job, self.meter, self.settings, pool.n_workers),
             settings=self.settings,
             tuner=self._tuner,
-            control=self.meter.control,
+            meter=self.meter,
             is_own=not self._persistent,
         )
 

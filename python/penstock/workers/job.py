@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from penstock.workers.alike import UnlikeError, kind_of_all
 from penstock.workers.columns import quick
 from penstock.workers.rows import Room, Rows, Slabs, Stacking
 from penstock.workers.seeding import Guard, NoSeeding, Reseed, Seeding
@@ -64,6 +63,16 @@ class Job:
             return 1
         return len(what.indices) if hasattr(what.indices, "__len__") else None
 
+    @property
+    def can_part(self) -> bool:
+        """Whether items are made one by one, by anyone, and collated in a known way if at all."""
+        if self.iterable or not self.auto_collate or self.seeding.in_turn:
+            return False
+        if getattr(self.dataset, "__getitems__", None) or _rows_at_once(self) is not None:
+            return False
+        data = sys.modules.get("torch.utils.data")
+        return self.collate is None or (data is not None and self.collate is data.default_collate)
+
     def fetcher(
         self, is_inline: bool, worker: int = 0, room: Room | None = None
     ) -> "MapFetcher | IterableFetcher":
@@ -81,13 +90,18 @@ class MapFetcher:
         self.job = job
         self._guard = guard
         self._rows = _rows_at_once(job)
+        self._note: Any = None  # of the batch being made
+        self._has_looked = not job.can_part
         self._collate = quick(job.collate)
         self._stacking = Stacking.of(job.collate, room or Slabs().room)
 
-    def fetch(self, epoch: int, batch: Batch) -> tuple[Any, None]:
+    def fetch(self, epoch: int, batch: Batch) -> tuple[Any, Any]:
+        """A batch, and what is to be known of its items: see _look_at."""
         if self._rows is not None:
             return self._rows(batch.indices), None
-        return self._guard.run(lambda reseed: self._make(batch, reseed), epoch), None
+        self._note = None
+        data = self._guard.run(lambda reseed: self._make(batch, reseed), epoch)
+        return data, self._note
 
     def _make(self, batch: Batch, reseed: Reseed | None) -> Any:
         job, dataset = self.job, self.job.dataset
@@ -102,8 +116,7 @@ class MapFetcher:
             items = dataset.__getitems__(batch.indices)
         else:
             items, rows = self._items(batch, reseed)
-            if isinstance(batch, Part) and not _stand_apart(items):
-                raise ValueError("items that stand in the same memory make no part of a batch")
+            self._look_at(items, batch, rows)
         if self._collate is None:
             return items
         if reseed:
@@ -117,8 +130,9 @@ class MapFetcher:
         items: list[Any] = []
         places = enumerate(batch.indices)  # a batch sampler may give any collection
         n_items = len(batch.indices)
-        if self._stacking is not None and n_items and self._stacking.is_in_force():
-            rows = Rows(self._stacking, n_items)
+        stacking = None if isinstance(batch, Part) else self._stacking
+        if stacking is not None and n_items and stacking.is_in_force():
+            rows = Rows(stacking, n_items)
             for place, index in places:
                 items.append(rows.take(self._item(batch, place, index, reseed)))
                 if not rows.is_in_use:
@@ -132,28 +146,22 @@ class MapFetcher:
             items += [self._item(batch, place, index, reseed) for place, index in places]
         return items, None
 
+    def _look_at(self, items: list[Any], batch: Batch, rows: Rows | None) -> None:
+        """What the items of a part are, all of them, or it raises; and with the first batch, whether
+        it could have been made in parts."""
+        if isinstance(batch, Part):
+            self._note = kind_of_all(items, self.job.collate)
+        elif not self._has_looked and rows is None:
+            self._has_looked = True
+            try:
+                kind_of_all(items, self.job.collate)
+            except UnlikeError:
+                self._note = False
+
     def _item(self, batch: Batch, place: int, index: Any, reseed: Reseed | None) -> Any:
         if reseed is not None:
             reseed(index, batch.occurrences[place] if batch.occurrences else 0)
         return self.job.dataset[index]
-
-
-def _stand_apart(items: list[Any]) -> bool:
-    """Whether each has memory of its own.  A dataset may fill one buffer again and again: then all
-    items of a batch are what the last one was when they are collated, which parts cannot know."""
-    places = [place for item in items for place in _places(item)]
-    return len(set(places)) == len(places)
-
-
-def _places(item: Any) -> Iterator[int]:
-    if isinstance(item, np.ndarray):
-        if item.nbytes:
-            yield item.__array_interface__["data"][0]
-    elif isinstance(item, dict | tuple | list):
-        for inner in item.values() if isinstance(item, dict) else item:
-            yield from _places(inner)
-    elif (data_ptr := getattr(item, "data_ptr", None)) is not None and (place := data_ptr()):
-        yield place
 
 
 def _rows_at_once(job: Job) -> Callable[[list[int]], list[Any]] | None:

@@ -9,10 +9,10 @@ Going over to whole batches takes time itself, as n of them are half done on ave
 there.  A loop that is slower than its workers does not notice.  One that waits does, so it stays
 with parts, a third of n, until enough lie ready; if their handing over costs next to nothing.
 
-Each part is collated by its worker, and parts are put together in the caller's process.  How that is
-done is known of torch's own default_collate, and where there is none.  Whatever goes wrong, an error of
-an item included, the batch is made again as a whole, and what then happens is what counts; the loader's
-later epochs open with whole batches.
+Each part is collated by its worker, and parts are put together in the caller's process.  That gives
+the same batch where all items are alike (alike.py), which workers look at with their first batch and
+with every part.  Whatever goes wrong, an error of an item included, the batch is made again as a
+whole, and what then happens is what counts; from then on the loader has whole batches only.
 
 It is done where it pays by what was measured before: not in a loader's first epoch, nor for items that
 cost less than handing them over, nor where parts would take more memory than lies ready anyhow.
@@ -24,6 +24,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.workers.alike import UnlikeError
 from penstock.workers.job import Batch, Job, Part
 from penstock.workers.meter import Meter
 from penstock.workers.settings import AHEAD_BYTES, Settings
@@ -44,18 +45,24 @@ class Opening:
         self._is_collated = job.collate is not None
         makes = meter.makes.last(_RECENT)
         making = sum(makes) / max(1, len(makes)) * 1e-9
+        copying = settings.largest / _COPIED
+        third = math.ceil(n_workers / 3)
         is_worth_it = (
             settings.opens_together
-            and _can_part(job)
-            and _pays(making, settings.largest, n_workers)
-            and _has_room(settings, n_workers)
+            and job.can_part
+            and making - making / n_workers > _PAYS * (copying + n_workers * _HANDED)
+            and _has_room(settings, n_workers, third)
         )
         self._n_parts = n_workers if is_worth_it else 1
-        third = math.ceil(n_workers / 3)
-        self._fewest = third if third * _HANDED <= _NEXT_TO_NOTHING * making else 1
+        is_cheap = copying + third * _HANDED <= _NEXT_TO_NOTHING * making
+        self._fewest = third if is_cheap else 1
         self._enough = n_workers // 2
 
-    def tasks(self, batch: Batch, n_ready: int) -> Sequence[Batch | Part]:
+    @property
+    def is_over(self) -> bool:
+        return self._n_parts == 1
+
+    def tasks(self, batch: Batch, n_ready: int) -> Sequence[Batch]:
         """What to ask workers for, so that this batch is made: the next of the epoch, while so many
         lie ready."""
         if n_ready >= self._enough:
@@ -67,58 +74,25 @@ class Opening:
             return _parts(batch, n_parts) if n_parts > 1 else (batch,)
         return (batch,)
 
+    def join(self, parts: list[tuple[Any, Any]]) -> Any:
+        """The batch that they are parts of; each comes with what its items are.  Raises where that
+        cannot be told, UnlikeError or what torch raises."""
+        if any(kind != parts[0][1] for _, kind in parts):
+            raise UnlikeError("parts of different kinds")
+        values = [value for value, _ in parts]
+        return _join(values) if self._is_collated else list(itertools.chain.from_iterable(values))
+
     def give_up(self) -> None:
-        """Something went wrong with a part: whole batches from now on, in later epochs as well."""
+        """Whole batches from now on, in later epochs as well."""
         self._settings.opens_together = False
         self._n_parts = 1
 
-    def join(self, parts: list[Any]) -> Any:
-        """The batch that they are parts of.  Raises ValueError where that cannot be told."""
-        return _join(parts) if self._is_collated else list(itertools.chain.from_iterable(parts))
 
-
-def _join(parts: Sequence[Any]) -> Any:
-    """What default_collate makes of all items, from what it made of some: tensors, lists of text, and
-    lists and dicts of those for what is in each item.  Which kind of number it makes goes by the items,
-    so parts may differ in that: then the whole may be either."""
-    first = parts[0]
-    kind = type(first)
-    if any(type(part) is not kind for part in parts):
-        raise ValueError("parts of different types")
-    if kind is dict:
-        if any(part.keys() != first.keys() for part in parts):
-            raise ValueError("parts with different keys")
-        return {key: _join([part[key] for part in parts]) for key in first}
-    if kind is list:
-        if any(isinstance(text, str | bytes) for text in first):
-            return list(itertools.chain.from_iterable(parts))
-        return [_join(column) for column in zip(*parts, strict=True)]
-    torch = sys.modules["torch"]
-    if kind is not torch.Tensor or any(part.dtype is not first.dtype for part in parts):
-        raise ValueError("parts of which nobody knows the whole")
-    return torch.cat(parts)
-
-
-def _can_part(job: Job) -> bool:
-    """Whether items are made one by one and collated by nobody's own code."""
-    if job.iterable or not job.auto_collate or job.seeding.in_turn:
-        return False
-    if getattr(job.dataset, "__getitems__", None):
-        return False
-    data = sys.modules.get("torch.utils.data")
-    return job.collate is None or (data is not None and job.collate is data.default_collate)
-
-
-def _pays(making: float, nbytes: int, n_workers: int) -> bool:
-    """making: seconds that a batch takes one worker."""
-    saved = making - making / n_workers
-    return saved > _PAYS * (nbytes / _COPIED + n_workers * _HANDED)
-
-
-def _has_room(settings: Settings, n_workers: int) -> bool:
-    """A part may stand in as much shared memory as a batch; there are fewer than n * n at a time."""
-    n_bytes = settings.largest * n_workers * n_workers
-    return 0 < n_bytes <= min(AHEAD_BYTES, settings.budget // 4)
+def _has_room(settings: Settings, n_workers: int, third: int) -> bool:
+    """A part may stand in as much shared memory as a batch, and all that are under way may be in
+    parts."""
+    n_all = n_workers * (n_workers + 1) // 2 + third * settings.window(n_workers, in_turn=False)
+    return 0 < settings.largest * n_all <= min(AHEAD_BYTES, settings.budget // 4)
 
 
 def _parts(batch: Batch, n_parts: int) -> list[Part]:
@@ -130,3 +104,18 @@ def _parts(batch: Batch, n_parts: int) -> list[Part]:
         parts.append(Part(batch.indices[begin:end], batch.number, occurrences))
         begin = end
     return parts
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """What default_collate makes of all items, which are alike, from what it made of some: tensors,
+    text as it is, and lists and dicts of those for what is in each item."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {key: _join([part[key] for part in parts]) for key in first}
+    if isinstance(first, list | tuple):
+        if first and isinstance(first[0], str | bytes):
+            return type(first)(itertools.chain.from_iterable(parts))
+        return [_join(column) for column in zip(*parts, strict=True)]
+    if any(not part.is_contiguous() for part in parts):  # stacked, it might be so again, or not
+        raise UnlikeError("tensors that are not in order")
+    return sys.modules["torch"].cat(parts)

@@ -242,11 +242,12 @@ class Pool:
     def forget_all(self) -> None:
         """Nobody waits for what was submitted so far."""
         self._board.floor = self._next
-        self._forget(list(self._tasks))
+        self.forget(list(self._tasks))
         for lane in self._lanes:
             lane.backlog = deque(one for one in lane.backlog if one is RETIRE)
 
-    def _forget(self, numbers: Iterable[int]) -> None:
+    def forget(self, numbers: Iterable[int]) -> None:
+        """Nobody waits for these."""
         for number in numbers:
             task = self._tasks.pop(number, None)
             if task is not None and task.result is not None:
@@ -260,7 +261,8 @@ class Pool:
         return result
 
     def results(self, numbers: Sequence[int]) -> list[Result]:
-        """Wait for the parts of a batch.  None of them where a worker raised at one."""
+        """Wait for the parts of a batch.  None of them where a worker raised at one.  Who can use
+        them counts them, by count()."""
         found: list[Result] = []
         are_all = False
         try:
@@ -269,14 +271,15 @@ class Pool:
             are_all = found[-1].kind == "value"
         finally:
             if not are_all:
-                self._forget(numbers)
+                self.forget(numbers)
                 for result in found:
                     result.give_back(self._reader)
-        if not are_all:
-            return []
+        return found if are_all else []
+
+    def count(self, parts: list[Result]) -> None:
+        """A batch came in these."""
         if self._meter is not None:
-            self._meter.made(*total(found), self.n_workers)
-        return found
+            self._meter.made(*total(parts), self.n_workers)
 
     def _await(self, number: int) -> Result:
         self.check_usable()

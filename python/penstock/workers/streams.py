@@ -1,5 +1,6 @@
 """One epoch's batches, in order: made here, by a pool, or by copies of an iterable dataset."""
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 
 from penstock.workers.failure import Failure
 from penstock.workers.job import Batch, IterableFetcher, Job, MapFetcher, Position
-from penstock.workers.meter import Control
+from penstock.workers.meter import Meter
 from penstock.workers.opening import Opening
 from penstock.workers.pool import Pool, total
 from penstock.workers.settings import Settings
@@ -126,21 +127,19 @@ class MapStream(PoolStream):
         batches: Iterator[Batch],
         epoch: int,
         *,
-        opening: Opening,
         settings: Settings,
         tuner: Tuner | None,
-        control: Control,
+        meter: Meter,
         is_own: bool,
     ) -> None:
         super().__init__(pool, is_own)
-        self._control = control
+        self._control = meter.control
         self._job = job
         self._make_inline = inline
         self._batches = batches
         self._epoch = epoch
         self._settings = settings
         self._tuner = tuner
-        self._opening = opening
         self._under_way: deque[_Asked] = deque()
         self._submitted = 0
         self._end: BaseException | None = None  # what follows the batches under way
@@ -149,6 +148,7 @@ class MapStream(PoolStream):
         self._pinned: int | None = None  # workers, as last seen
         self._followed: tuple[Any, ...] = ()  # all that _follow goes by, likewise
         self._follow()
+        self._opening = Opening(job, meter, settings, pool.n_workers)
         self._fill()
 
     def _take_next(self) -> Any:
@@ -181,8 +181,15 @@ class MapStream(PoolStream):
         return self._pool.results(asked.numbers) or self._as_a_whole(asked.batch)
 
     def _as_a_whole(self, batch: Batch) -> list[Result]:
+        """This batch, of which the parts were of no use; and those behind it that are in parts."""
         self._opening.give_up()
-        return [self._pool.result(self._pool.submit(self._epoch, batch))]
+        number = self._pool.submit(self._epoch, batch)
+        for place, asked in enumerate(self._under_way):
+            if len(asked.numbers) > 1:
+                self._pool.forget(asked.numbers)
+                again = self._pool.submit(self._epoch, asked.batch)
+                self._under_way[place] = _Asked(asked.batch, [again])
+        return [self._pool.result(number)]
 
     def _value(self, batch: Batch, results: list[Result]) -> Any:
         """The batch, or the exception that there is instead of it."""
@@ -190,11 +197,16 @@ class MapStream(PoolStream):
         if results[0].kind == "error":
             raise values[0].exception()
         if len(values) == 1:
-            return values[0][0]
-        try:
-            return self._opening.join([part for part, _ in values])
-        except Exception:  # items of different shapes, say: a worker raises as torch does
-            return self._value(batch, self._as_a_whole(batch))
+            value, note = values[0]
+            if note is False:  # its items are such that parts would be of no use
+                self._opening.give_up()
+            return value
+        with contextlib.suppress(Exception):  # of different shapes, say: a worker tells that
+            whole = self._opening.join(values)
+            self._pool.count(results)
+            return whole
+        del values
+        return self._value(batch, self._as_a_whole(batch))
 
     def _follow(self) -> None:
         """Make so what was set meanwhile."""
@@ -241,7 +253,8 @@ class MapStream(PoolStream):
                 self._end = error
                 return
             lane = self._submitted % self._pool.n_workers if self._pool.in_turn else 0
-            *parts, last = self._opening.tasks(batch, self._pool.n_ready)
+            opening = self._opening
+            *parts, last = opening.tasks(batch, 0 if opening.is_over else self._pool.n_ready)
             numbers = [self._pool.submit(self._epoch, part, is_last=False) for part in parts]
             numbers.append(self._pool.submit(self._epoch, last, lane))
             self._under_way.append(_Asked(batch, numbers))
