@@ -252,7 +252,7 @@ def test_items_that_are_not_alike_are_made_whole(name: str, n_joined: list[int])
             else:
                 assert same(next(stream), batch)
     assert not n_joined
-    assert not workers.settings.opens_together
+    assert workers.settings.whole_because
     workers.close()
 
 
@@ -284,7 +284,7 @@ def test_kinds_that_change_between_epochs_are_seen_in_parts(n_joined: list[int])
     workers.close()
     assert same(made, list(Workers(job, 0).epoch(plan(6, SIZE), epoch=1)))
     assert not n_joined
-    assert not workers.settings.opens_together
+    assert workers.settings.whole_because
 
 
 def test_with_a_timeout_batches_are_made_whole(n_joined: list[int]) -> None:
@@ -322,7 +322,7 @@ def test_an_error_is_the_one_of_a_whole_batch_and_the_next_batch_follows() -> No
         next(stream)
     assert "Caught ValueError in DataLoader worker process" in str(caught.value)
     assert len(list(stream)) == 5
-    assert not workers.settings.opens_together
+    assert "bad item" in workers.settings.whole_because
     workers.close()
 
 

@@ -131,7 +131,7 @@ class PythonEngine:
         if isinstance(older, PythonEngine) and older._settings is not None:
             self._settings, self._meter = older._settings, older._meter
             self._settings.largest = 0  # batches may have another size now
-            self._settings.opens_together = True  # and other items
+            self._settings.whole_because = ""  # and be of other items
             self._asked = older._asked
             if older._log is not None and self._log is not None:  # its periods are counted on
                 self._log = older._log

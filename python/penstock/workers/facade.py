@@ -74,7 +74,7 @@ class Workers:
         if (
             timeout
         ):  # a batch that parts were of no use for is made behind others, and would seem late
-            self.settings.opens_together = False
+            self.settings.whole_because = "there is a timeout"
         self.meter = meter or Meter()
         self._is_automatic = num_workers == "auto"
         self._is_part = job.iterable or job.seeding.in_turn  # of the stream, their number is

@@ -48,7 +48,7 @@ class Opening:
         copying = settings.largest / _COPIED
         third = math.ceil(n_workers / 3)
         is_worth_it = (
-            settings.opens_together
+            not settings.whole_because
             and job.can_part
             and making - making / n_workers > _PAYS * (copying + n_workers * _HANDED)
             and _has_room(settings, n_workers, third)
@@ -82,9 +82,9 @@ class Opening:
         values = [value for value, _ in parts]
         return _join(values) if self._is_collated else list(itertools.chain.from_iterable(values))
 
-    def give_up(self) -> None:
+    def give_up(self, why: str) -> None:
         """Whole batches from now on, in later epochs as well."""
-        self._settings.opens_together = False
+        self._settings.whole_because = why
         self._n_parts = 1
 
 

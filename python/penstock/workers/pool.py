@@ -261,8 +261,8 @@ class Pool:
         return result
 
     def results(self, numbers: Sequence[int]) -> list[Result]:
-        """Wait for the parts of a batch.  None of them where a worker raised at one.  Who can use
-        them counts them, by count()."""
+        """Wait for the parts of a batch, or for the first at which a worker raised, which is the last
+        one then.  Who can use them counts them, by count()."""
         found: list[Result] = []
         are_all = False
         try:
@@ -273,8 +273,9 @@ class Pool:
             if not are_all:
                 self.forget(numbers)
                 for result in found:
-                    result.give_back(self._reader)
-        return found if are_all else []
+                    if result.kind == "value":
+                        result.give_back(self._reader)
+        return found
 
     def count(self, parts: list[Result]) -> None:
         """A batch came in these."""

@@ -31,7 +31,7 @@ class Settings:
         self.budget = budget
         self.n_workers: int | None = None  # pinned
         self.n_ready: int | None = None  # pinned
-        self.opens_together = True  # unless it went wrong; see penstock.workers.opening
+        self.whole_because = ""  # why epochs open with whole batches: see penstock.workers.opening
         self.is_held = False  # by policy "fixed": the tuner rests
         self.largest = 0  # bytes that a batch takes, as far as is known
 

@@ -1,6 +1,5 @@
 """One epoch's batches, in order: made here, by a pool, or by copies of an iterable dataset."""
 
-import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -178,11 +177,14 @@ class MapStream(PoolStream):
         """One, or those of a batch's parts."""
         if len(asked.numbers) == 1:
             return [self._pool.result(asked.numbers[0])]
-        return self._pool.results(asked.numbers) or self._as_a_whole(asked.batch)
+        results = self._pool.results(asked.numbers)
+        if results[-1].kind == "value":
+            return results
+        return self._as_a_whole(asked.batch, str(self._pool.value(results[-1]).exception()))
 
-    def _as_a_whole(self, batch: Batch) -> list[Result]:
+    def _as_a_whole(self, batch: Batch, why: str) -> list[Result]:
         """This batch, of which the parts were of no use; and those behind it that are in parts."""
-        self._opening.give_up()
+        self._opening.give_up(why)
         number = self._pool.submit(self._epoch, batch)
         for place, asked in enumerate(self._under_way):
             if len(asked.numbers) > 1:
@@ -199,14 +201,17 @@ class MapStream(PoolStream):
         if len(values) == 1:
             value, note = values[0]
             if note is False:  # its items are such that parts would be of no use
-                self._opening.give_up()
+                self._opening.give_up("items are not alike")
             return value
-        with contextlib.suppress(Exception):  # of different shapes, say: a worker tells that
+        try:
             whole = self._opening.join(values)
+        except Exception as error:  # of different shapes, say: a worker tells that
+            why = str(error)
+        else:
             self._pool.count(results)
             return whole
         del values
-        return self._value(batch, self._as_a_whole(batch))
+        return self._value(batch, self._as_a_whole(batch, why))
 
     def _follow(self) -> None:
         """Make so what was set meanwhile."""
