@@ -49,6 +49,15 @@ def test_every_start_method_gives_the_same(context: str) -> None:
     assert same(run(job, 2, 4, context=context), run(job, 0, 4))
 
 
+def test_workers_do_not_look_for_garbage_in_what_they_inherited() -> None:
+    def counts(_index: int) -> tuple[int, int]:
+        return gc.get_freeze_count(), len(gc.get_objects())
+
+    (batch,) = run(Job(Items(counts)), 1, n_batches=1)
+    for n_frozen, n_tracked in batch:
+        assert n_frozen > 10 * n_tracked
+
+
 ODD = {
     "empty": lambda: torch.empty(0, 3),
     "scalar": lambda: torch.tensor(3.5),
