@@ -1,5 +1,5 @@
-/* clock.h - monotonic time and a thread's processor time in nanoseconds, and the time of day that
- * files are dated by. */
+/* clock.h - monotonic time and processor time in nanoseconds, and the time of day that files are
+ * dated by. */
 #ifndef PEN_BASE_CLOCK_H
 #define PEN_BASE_CLOCK_H
 
@@ -18,6 +18,14 @@ static inline int64_t pen__thread_cpu_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* What all threads of this process have had. */
+static inline int64_t pen__process_cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 

@@ -40,6 +40,7 @@
 #include "base/text.h"
 #include "engine/pack.h"
 #include "remote/node_request.h"
+#include "remote/node_sending.h"
 #include "remote/node_share.h"
 #include "sched/gate.h"
 #include "sched/pool.h"
@@ -287,7 +288,7 @@ typedef struct pen__node_stats {
     int64_t items[PEN__FORM_COUNT], item_errors[16]; /* by -code */
     int64_t fields; /* of those items, the ones that are not images */
     int64_t raw_bytes, parcel_bytes, sent_bytes;
-    int64_t pack_cpu_ns, parse_cpu_ns, limited_items, late_items, cancelled_items;
+    int64_t pack_cpu_ns, block_cpu_ns, parse_cpu_ns, limited_items, late_items, cancelled_items;
     int64_t cut_connections, refused_connections, refused_tokens;
     int64_t index_made, index_hits; /* samples whose marks were found, or known */
 } pen__node_stats;
@@ -323,6 +324,7 @@ struct pen_node {
     bool is_short;      /* somebody waits for room */
     pen__clients clients;
     pen__share share;
+    pen__sending sending;
     pen__pipelines pipelines;
     pen__chunks chunks;
     pen__node_stats stats;

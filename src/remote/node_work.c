@@ -275,6 +275,17 @@ static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
     return (int64_t)n;
 }
 
+/* The lock is held. */
+static void look_at_sending(pen_node *node)
+{
+    const pen__node_stats *s = &node->stats;
+    if (s->sent_bytes - node->sending.last.sent_bytes < PEN__SENDING_STEP)
+        return;
+    const pen__sending_sums sums = {s->sent_bytes, pen__process_cpu_ns(),
+                                    s->pack_cpu_ns + s->block_cpu_ns + s->parse_cpu_ns};
+    pen__sending_look(&node->sending, &sums);
+}
+
 static void do_item(worker *w, const task *t)
 {
     pen_node *node = w->node;
@@ -289,13 +300,15 @@ static void do_item(worker *w, const task *t)
     if (n >= 0) {
         if (is_image)
             pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
-        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0, pen__thread_cpu_ns() - began,
+        pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0,
+                              pen__thread_cpu_ns() - began + pen__sending_ns(&node->sending, n),
                               w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
     }
-    const int64_t cpu_ns = pen__thread_cpu_ns() - began;
+    const int64_t work_ns = pen__thread_cpu_ns() - began,
+                  cpu_ns = work_ns + (n < 0 ? 0 : pen__sending_ns(&node->sending, n));
 
     pthread_mutex_lock(&node->lock);
-    node->stats.pack_cpu_ns += cpu_ns;
+    node->stats.pack_cpu_ns += work_ns;
     node->stats.index_made += w->indexed == PEN__INDEX_MADE;
     node->stats.index_hits += w->indexed == PEN__INDEX_KNOWN;
     node->stats.cancelled_items += is_work(x, item) && atomic_load(&w->at->is_cancelled);
@@ -313,6 +326,7 @@ static void do_item(worker *w, const task *t)
             node->stats.parcel_bytes += n;
         }
     }
+    look_at_sending(node);
     pen__hold(x, -t->bytes);
 }
 
@@ -352,6 +366,7 @@ static void do_block(worker *w, const task *t)
     x->block_len = x->block_to = len < 0 ? 0 : (size_t)len;
     memcpy(x->etag, etag, sizeof etag);
     x->phase = PEN__PHASE_READY;
+    w->node->stats.block_cpu_ns += cpu_ns;
     pen__share_used(&w->node->share, x->job, t->turn, cpu_ns, 0, pen__now_ns());
     pen__client_used(x->client, cpu_ns);
     pen__hold(x, (int64_t)x->block_len - t->bytes);

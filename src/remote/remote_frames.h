@@ -22,7 +22,7 @@ typedef struct pen__frame {
     uint64_t id;
     int32_t status; /* 0: the body is a parcel; PEN_E*: it is text */
     uint32_t len, crc;
-    uint32_t cpu_us; /* that it took to make the body */
+    uint32_t cpu_us; /* that it takes to make the body and to send it */
 } pen__frame;
 
 /* Who gets the frames.  `begin` and `end` end the stream with anything but 0. */

@@ -133,22 +133,13 @@ void pen_sampler_free(pen_sampler *sampler)
     pen__free(sampler);
 }
 
-/* A clock of nanoseconds; /proc/self/stat has ticks of 10 ms. */
-static double process_cpu(void)
-{
-    struct timespec t;
-    return clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0
-               ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9
-               : NAN;
-}
-
 static void read_all(pen_sampler *sampler, pen_machine *m)
 {
     char *text = sampler->text;
     m->time_ns = pen__now_ns();
     pen__parse_stat(pen__watch_read(&sampler->stat, text), sampler->tick_s, m);
     pen__parse_self(pen__watch_read(&sampler->self, text), sampler->page_bytes, &m->process);
-    m->process.cpu_s = process_cpu();
+    m->process.cpu_s = (double)pen__process_cpu_ns() * 1e-9; /* the file has ticks of 10 ms */
     pen__parse_meminfo(pen__watch_read(&sampler->meminfo, text), &m->memory);
     for (int i = 0; i < PEN_PRESSURE_COUNT; i++)
         pen__parse_pressure(pen__watch_read(&sampler->pressure[i], text), &m->pressure[i]);
