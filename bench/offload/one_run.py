@@ -218,27 +218,28 @@ def _drive(sites: Sites, run: Run, node: Any, trainee: Any, lines: Lines) -> dic
 
 def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str, Any]:
     """What a run comes to."""
-    seconds = noted["done"] - noted["start"]
+    elapsed = noted["done"] - noted["start"]
     sent, back = end.to_compute - begin.to_compute, end.to_storage - begin.to_storage
     storage, compute = (
         end.storage_cpu_s - begin.storage_cpu_s,
         end.compute_cpu_s - begin.compute_cpu_s,
     )
-    pairs = zip(noted["asked"], noted["got"], strict=True)
     n_warm, got = len(noted["digests"][0]), noted["got"]
+    waits = [got - asked for asked, got in zip(noted["asked"], got, strict=True)]
     # As many batches as count, from the loop's begin on: with those that warmed up, and without as many of the last.
     cold = {"cold_s": got[-1 - n_warm] - noted["begin"]} if n_warm < len(got) else {}
     return {
         "seed": run.seed,
         "samples": noted["samples"],
-        "seconds": seconds,
+        "seconds": paced(got) if run.rate and len(got) > 1 else elapsed,
+        "elapsed_s": elapsed,
         "bytes": sent.bytes,
         "packets": sent.packets,
         "bytes_back": back.bytes,
         "storage_cpu_s": storage,
         "compute_cpu_s": compute,
-        "other_cores": max(0.0, (end.busy_s - begin.busy_s - storage - compute) / seconds),
-        "wait_s": sum(got - asked for asked, got in pairs),
+        "other_cores": max(0.0, (end.busy_s - begin.busy_s - storage - compute) / elapsed),
+        "wait_s": sum(waits),
         "first_batch_s": noted["first"] - noted["begin"],
         "warm_s": noted["start"] - noted["begin"],
         **cold,
@@ -246,6 +247,12 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
         "version": noted["version"],
         "about": noted["about"],
     }
+
+
+def paced(got: list[float]) -> float:
+    """Seconds of so many batches at the pace of those behind the first. That one is waited for once an epoch, while
+    the device has nothing to do yet; in a stretch of a dozen steps it would count for several percent."""
+    return (got[-1] - got[0]) / (len(got) - 1) * len(got)
 
 
 def settling(begin: float, shares: list[tuple[float, float]]) -> dict[str, float]:

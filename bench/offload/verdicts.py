@@ -44,7 +44,7 @@ def per_sample(stored: Stored, policy: str, figure: str) -> float:
 
 def link_mbit(stored: Stored, policy: str) -> float:
     """What crossed the link, Mbit/s."""
-    return fmean(run["bytes"] * 8e-6 / run["seconds"] for run in runs_of(stored, policy).values())
+    return fmean(run["bytes"] * 8e-6 / run["elapsed_s"] for run in runs_of(stored, policy).values())
 
 
 def shown(found: dict[str, Any] | None, digits: int = 2) -> str:
@@ -71,7 +71,7 @@ def row(stored: Stored, policy: str, images: int) -> dict[str, Any]:
         "cold_s": fmean(cold) if cold else None,
         "storage_ms": 1e3 * per_sample(stored, policy, "storage_cpu_s"),
         "compute_ms": 1e3 * per_sample(stored, policy, "compute_cpu_s"),
-        "wait": fmean(run["wait_s"] / run["seconds"] for run in runs),
+        "wait": fmean(run["wait_s"] / run["elapsed_s"] for run in runs),
         "link_mbit": link_mbit(stored, policy),
         "settled_s": fmean(settled) if settled else None,
         "first_s": fmean(run["first_batch_s"] for run in runs),

@@ -14,6 +14,7 @@ def run_with(seconds, size, storage=0.1, equal=True):
     return {
         "samples": 100,
         "seconds": seconds,
+        "elapsed_s": seconds,
         "cold_s": seconds + 1,
         "bytes": size,
         "storage_cpu_s": storage,

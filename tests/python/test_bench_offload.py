@@ -407,6 +407,9 @@ def test_figures_are_of_the_counted_part_alone():
     assert found["other_cores"] == pytest.approx((3.75 - 1.5) / 2.25)
     # Two batches from the begin on: the one that warmed up, and the first that counts.
     assert found["cold_s"] == 1.5
+    # With a device: both batches at the pace of the second.
+    paced = one_run.figures(replace(run, rate=60.0), begin, end, noted)
+    assert (paced["seconds"], paced["elapsed_s"]) == (3.5, 2.25)
     noted["digests"][0] = [1, 1]  # so many that what counts is not needed: that says nothing
     assert "cold_s" not in one_run.figures(run, begin, end, noted)
 
