@@ -171,7 +171,10 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
         w->storage_cores = w->blamed_rate = 0;
     if (w->storage_cores > 0)
         w->storage_cores = fmax(w->storage_cores, used);
-    w->is_slow = is_remote_slow(span, cores);
+    /* Nodes that use all they may for files as they are leave nothing for anything else, and what
+     * comes then says nothing about the network. */
+    const bool are_full = share == 0 && used > full * span->allowance;
+    w->is_slow = is_remote_slow(span, cores) && !are_full;
     w->bytes_per_s = fmax(rate, known);
     if (!w->is_slow) { /* perhaps less would do as well */
         w->hope = fmin(fmax(w->hope, 1) * (share > 0 ? hopeful : 1), most_hope);

@@ -460,6 +460,25 @@ static void an_allowance_that_nobody_gets_does_little_harm(void **state)
     assert_true(none.share < 1e-6); /* files as they are */
 }
 
+/* What files take is told as a fifth less than it is, so that the network seems to be slower. */
+static void nodes_that_files_keep_busy_are_not_taken_for_a_slow_network(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .told = -1, .dice = 3, .noise = 0.05};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 1;
+    add_files(&j.truth, 0.13);
+    for (int i = 0; i < 400; i++) {
+        pen_policy_state s = live(&j);
+        pen__offload_facts known;
+        s.node_file_s *= 0.8;
+        pen__offload_look(&j.watch, &s, j.share);
+        if (pen__offload_is_due(&j.watch) && pen__offload_know(&j.watch, &s, &known))
+            j.share = pen__offload_settle(&known, j.share);
+        assert_near(j.share, 0);
+    }
+}
+
 /* The policy that has this plan among others; only what nodes do is its to change here. */
 static double share_of_model(job *j, bool is_pinned)
 {
@@ -573,6 +592,7 @@ int main(void)
         cmocka_unit_test(any_job_that_is_told_comes_near_its_best),
         cmocka_unit_test(what_others_leave_is_taken_soon),
         cmocka_unit_test(an_allowance_that_nobody_gets_does_little_harm),
+        cmocka_unit_test(nodes_that_files_keep_busy_are_not_taken_for_a_slow_network),
         cmocka_unit_test(the_model_turns_the_knob),
         cmocka_unit_test(the_model_opens_bounds_that_nobody_has_set),
         cmocka_unit_test(periods_in_which_nobody_is_there_say_nothing),
