@@ -8,10 +8,8 @@ enum {
 
 void pen__sending_look(pen__sending *s, const pen__sending_sums *now)
 {
-    const int64_t bytes = now->sent_bytes - s->last.sent_bytes;
-    if (bytes < PEN__SENDING_STEP)
-        return;
-    const int64_t process_ns = now->process_ns - s->last.process_ns,
+    const int64_t bytes = now->sent_bytes - s->last.sent_bytes,
+                  process_ns = now->process_ns - s->last.process_ns,
                   rest_ns = process_ns - (now->work_ns - s->last.work_ns);
     const double seen = (double)(rest_ns > 0 ? rest_ns : 0) * 1000 / (double)bytes;
     const int64_t ps = seen < MOST_PS ? (int64_t)seen : MOST_PS, known = s->ps_a_byte;

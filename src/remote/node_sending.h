@@ -13,6 +13,7 @@
 #define PEN_REMOTE_NODE_SENDING_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Sums since the node began. */
@@ -28,10 +29,15 @@ typedef struct pen__sending {
     _Atomic int64_t ps_a_byte; /* picoseconds */
 } pen__sending;
 
-enum {
-    PEN__SENDING_STEP = 4 << 20
-}; /* bytes, between two looks: for less it is not worth asking */
+/* Bytes between two looks: for less it is not worth asking clocks. */
+enum { PEN__SENDING_STEP = 4 << 20 };
 
+static inline bool pen__sending_is_due(const pen__sending *sending, int64_t sent_bytes)
+{
+    return sent_bytes - sending->last.sent_bytes >= PEN__SENDING_STEP;
+}
+
+/* When it is due. */
 void pen__sending_look(pen__sending *sending, const pen__sending_sums *now);
 
 /* What so many bytes take; 0 until it is known. */

@@ -279,7 +279,7 @@ static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
 static void look_at_sending(pen_node *node)
 {
     const pen__node_stats *s = &node->stats;
-    if (s->sent_bytes - node->sending.last.sent_bytes < PEN__SENDING_STEP)
+    if (!pen__sending_is_due(&node->sending, s->sent_bytes))
         return;
     const pen__sending_sums sums = {s->sent_bytes, pen__process_cpu_ns(),
                                     s->pack_cpu_ns + s->block_cpu_ns + s->parse_cpu_ns};

@@ -9,11 +9,12 @@ static void nothing_is_known_before_enough_was_sent(void **state)
 {
     (void)state;
     pen__sending s = {0};
-    pen__sending_look(&s, &(pen__sending_sums){STEP - 1, 1000000000, 0});
     assert_int_equal(pen__sending_ns(&s, 1000000), 0);
-    assert_int_equal(s.last.sent_bytes, 0); /* what was there counts the next time */
+    assert_false(pen__sending_is_due(&s, STEP - 1));
+    assert_true(pen__sending_is_due(&s, STEP));
     pen__sending_look(&s, &(pen__sending_sums){STEP, STEP * 2, 0});
     assert_int_equal(pen__sending_ns(&s, 1000000), 2000000);
+    assert_false(pen__sending_is_due(&s, 2 * STEP - 1));
 }
 
 static void work_is_no_sending(void **state)
