@@ -157,9 +157,9 @@ static int take_name(scan *s, int dir_fd, uint32_t dir, const struct dirent *ite
                 return add_dir(s, dir, name);
             if (S_ISREG(st.st_mode) && is_image)
                 return add_file(s, dir, name, len, (uint64_t)st.st_size);
-        } else if (is_image || rc == -ENAMETOOLONG) {
-            /* a dangling link counts as a missing image, not as nothing; and nobody knows what a
-             * path that is too long leads to */
+        } else if (is_image || (rc == -ENAMETOOLONG && s->opts->is_confined)) {
+            /* a dangling link counts as a missing image, not as nothing; and nobody looked where
+             * one leads whose own path is too long */
             char text[128];
             return fail_at(s, PEN_EIO, name, strerror_r(-rc, text, sizeof text));
         }
