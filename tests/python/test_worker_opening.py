@@ -1,10 +1,12 @@
 """An epoch's first batches, made by all workers together: that they are, and that nobody can tell."""
 
+import contextlib
 import itertools
 import multiprocessing
 import os
 import random
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,8 @@ import torch
 from torch.utils.data import default_collate
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from penstock.workers import Batch, ItemSeeding, Job, Workers
+from penstock.workers import Batch, ItemSeeding, Job, Stream, Workers
+from penstock.workers.alike import UnlikeError
 from penstock.workers.job import Part
 from penstock.workers.meter import Meter
 from penstock.workers.opening import Opening
@@ -194,6 +197,7 @@ ALIKE = {
     "twice the same": lambda i: (x := torch.full((3,), i), x),
     "no dimension": lambda i: torch.tensor(i),
     "nothing": lambda i: torch.empty(0, 3),
+    "turned": lambda i: torch.full((4, 6, 3), float(i)).permute(2, 0, 1),
 }
 
 
@@ -256,10 +260,12 @@ def test_items_that_are_not_alike_are_made_whole(name: str, n_joined: list[int])
     workers.close()
 
 
-def test_tensors_in_another_order_of_memory_are_made_whole(n_joined: list[int]) -> None:
-    check_the_stream(
-        Job(slow(lambda i: torch.full((4, 6, 3), float(i)).permute(2, 0, 1)), default_collate)
-    )
+def test_parts_in_another_order_of_memory_are_not_put_together() -> None:
+    opening = Opening(Job([], default_collate), known(), settled(), N_WORKERS)
+    part = torch.ones(4, 3, 2)
+    assert opening.join([(part, "a"), (part, "a")]).shape == (8, 3, 2)
+    with pytest.raises(UnlikeError, match="not in order"):
+        opening.join([(part, "a"), (part.transpose(1, 2).contiguous().transpose(1, 2), "a")])
 
 
 def test_a_default_collate_that_was_taught_is_left_alone(
@@ -298,88 +304,74 @@ def test_a_collate_function_of_ones_own_runs_in_workers() -> None:
         assert os.getpid() not in {pid for pid, _ in epoch}
 
 
-def failing_later(is_later: Any, what: Any) -> Any:
-    def make(index: int) -> Any:
-        if is_later.value and index == 5:
-            return what()
-        return torch.zeros(3)
+@contextlib.contextmanager
+def second_epoch(fault: Any) -> Iterator[tuple[Workers, Stream]]:
+    """An epoch that opens with parts, in which the fifth item is what `fault` makes of it; that is told
+    of the flag that it is so."""
+    is_later = FORK.Value("b", 0)
 
-    return make
+    def make(index: int) -> Any:
+        return fault(is_later) if is_later.value and index == 5 else torch.zeros(3)
+
+    workers = Workers(Job(slow(make), default_collate), N_WORKERS, persistent=True, context="fork")
+    try:
+        list(workers.epoch(plan(6, SIZE)))
+        is_later.value = 1
+        yield workers, workers.epoch(plan(6, SIZE), epoch=1)
+    finally:
+        workers.close()
 
 
 def test_an_error_is_the_one_of_a_whole_batch_and_the_next_batch_follows() -> None:
-    is_later = FORK.Value("b", 0)
-
-    def fail() -> None:
+    def fail(_: Any) -> None:
         raise ValueError("bad item")
 
-    job = Job(slow(failing_later(is_later, fail)), default_collate)
-    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
-    list(workers.epoch(plan(6, SIZE)))
-    is_later.value = 1
-    stream = workers.epoch(plan(6, SIZE), epoch=1)
-    with pytest.raises(ValueError, match="bad item") as caught:
-        next(stream)
-    assert "Caught ValueError in DataLoader worker process" in str(caught.value)
-    assert len(list(stream)) == 5
-    assert "bad item" in workers.settings.whole_because
-    workers.close()
+    with second_epoch(fail) as (workers, stream):
+        with pytest.raises(ValueError, match="bad item") as caught:
+            next(stream)
+        assert "Caught ValueError in DataLoader worker process" in str(caught.value)
+        assert len(list(stream)) == 5
+        assert "bad item" in workers.settings.whole_because
 
 
 def test_items_that_cannot_be_stacked_raise_what_torch_raises() -> None:
-    is_later = FORK.Value("b", 0)
-    job = Job(slow(failing_later(is_later, lambda: torch.zeros(4))), default_collate)
-    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
-    list(workers.epoch(plan(6, SIZE)))
-    is_later.value = 1
-    stream = workers.epoch(plan(6, SIZE), epoch=1)
-    with pytest.raises(RuntimeError, match="equal size") as caught:
-        next(stream)
-    assert "in DataLoader worker process" in str(caught.value)
-    assert len(list(stream)) == 5
-    workers.close()
+    with second_epoch(lambda _: torch.zeros(4)) as (_, stream):
+        with pytest.raises(RuntimeError, match="equal size") as caught:
+            next(stream)
+        assert "in DataLoader worker process" in str(caught.value)
+        assert len(list(stream)) == 5
 
 
 def test_a_part_whose_worker_dies_is_made_again() -> None:
-    is_later = FORK.Value("b", 0)
-
-    def die_once() -> Any:
-        with is_later.get_lock():
-            is_later.value = 0
+    def die_once(is_later: Any) -> Any:
+        is_later.value = 0
         os._exit(3)
 
-    job = Job(slow(failing_later(is_later, die_once)), default_collate)
-    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
-    list(workers.epoch(plan(6, SIZE)))
-    is_later.value = 1
-    assert [len(batch) for batch in workers.epoch(plan(6, SIZE), epoch=1)] == [SIZE] * 6
-    workers.close()
+    with second_epoch(die_once) as (workers, stream):
+        assert [len(batch) for batch in stream] == [SIZE] * 6
+        assert not workers.settings.whole_because
 
 
 def test_a_part_that_kills_each_worker_is_an_error_and_the_rest_follows() -> None:
-    is_later = FORK.Value("b", 0)
-    job = Job(slow(failing_later(is_later, lambda: os._exit(3))), default_collate)
-    workers = Workers(job, N_WORKERS, persistent=True, context="fork")
-    list(workers.epoch(plan(6, SIZE)))
-    is_later.value = 1
-    stream = workers.epoch(plan(6, SIZE), epoch=1)
-    with pytest.raises(RuntimeError, match="exited"):
-        next(stream)
-    assert workers.queue()[0] < 2 * N_WORKERS  # whole batches behind it
-    assert len(list(stream)) == 5
-    workers.close()
+    with second_epoch(lambda _: os._exit(3)) as (workers, stream):
+        with pytest.raises(RuntimeError, match="exited"):
+            next(stream)
+        assert workers.queue()[0] == 5
+        assert len(list(stream)) == 5
 
 
 def test_an_epoch_left_in_the_middle_of_parts_leaves_nothing_behind() -> None:
     job = Job(slow(lambda index: torch.full((2000,), float(index))), default_collate)
     workers = Workers(job, N_WORKERS, persistent=True)
     list(workers.epoch(plan(6, SIZE)))
-    for epoch in range(1, 12):
+    shared = []
+    for epoch in range(1, 16):
         stream = workers.epoch(plan(6, SIZE), epoch=epoch)
         assert next(stream)[:, 0].tolist() == list(range(SIZE))
-        assert workers.queue()[0] <= 2 * N_WORKERS
+        assert workers.queue()[0] == 5
         stream.close()
-    assert workers.queue()[2] < 32 << 20
+        shared.append(workers.queue()[2])
+    assert shared[-1] <= 2 * max(shared[:3])
     assert [len(batch) for batch in workers.epoch(plan(6, SIZE), epoch=9)] == [SIZE] * 6
     workers.close()
 

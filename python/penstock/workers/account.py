@@ -83,6 +83,7 @@ class Account:
                 "busy_cores": recent.compute * 1e-9 / recent.seconds if recent.seconds else None,
             },
             "workers": workers.n_running,
+            "whole_because": workers.settings.whole_because or None,
             "open_batches": n_open,
             "ready_batches": n_ready,
             "budget_bytes": workers.settings.budget,

@@ -71,9 +71,7 @@ class Workers:
         self._timeout = timeout
         self._persistent = persistent
         self.settings = settings or Settings(prefetch_factor, memory_budget or usable_memory() // 4)
-        if (
-            timeout
-        ):  # a batch that parts were of no use for is made behind others, and would seem late
+        if timeout:  # a batch that is made again comes behind others, and would seem late
             self.settings.whole_because = "there is a timeout"
         self.meter = meter or Meter()
         self._is_automatic = num_workers == "auto"

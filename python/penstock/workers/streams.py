@@ -173,14 +173,14 @@ class MapStream(PoolStream):
             self._tune(self._tuner, begin, waited, results)
         return value
 
-    def _results(self, asked: "_Asked") -> list[Result]:
+    def _results(self, asked: _Asked) -> list[Result]:
         """One, or those of a batch's parts."""
         if len(asked.numbers) == 1:
             return [self._pool.result(asked.numbers[0])]
         results = self._pool.results(asked.numbers)
-        if results[-1].kind == "value":
+        if results[0].kind == "value":
             return results
-        return self._as_a_whole(asked.batch, str(self._pool.value(results[-1]).exception()))
+        return self._as_a_whole(asked.batch, str(self._pool.value(results[0]).exception()))
 
     def _as_a_whole(self, batch: Batch, why: str) -> list[Result]:
         """This batch, of which the parts were of no use; and those behind it that are in parts."""
