@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -281,7 +282,26 @@ def test_who_reads_in_trickles_is_cut_off(tmp_path: Path) -> None:
         assert node.ask("GET", "/v1/data/data/samples/0")[0] == 200
 
 
-def test_who_reads_slowly_may_where_no_pace_is_asked_for(tmp_path: Path) -> None:
+def test_frames_tell_what_sending_takes_as_well(tmp_path: Path) -> None:
+    root = large(tmp_path / "data", 1_000_000)
+
+    def told_s(node: Node) -> float:
+        """Of eight samples as they are stored, by their frames."""
+        body = node.ask("POST", "/v1/data/data/samples", order([[0, 0, 0, 0, 1]] * 8))[2]
+        told_us = 0
+        while body:
+            length, _, cpu_us = struct.unpack_from("<III", body, 20)
+            told_us, body = told_us + cpu_us, body[36 + length :]
+        return told_us * 1e-6
+
+    with serving(root, "--cpus", 1) as node:
+        told_s(node)  # enough to know it by
+        before = node.metric("work_cpu_seconds_total")
+        told = told_s(node)
+        assert told > node.metric("work_cpu_seconds_total") - before
+
+
+def test_no_pace_at_all_may_be_asked_for(tmp_path: Path) -> None:
     root = large(tmp_path / "data", 1000)
     with serving(root, "--slowest", 0, "--cpus", 1) as node:
         assert node.ask("GET", "/v1/data/data/samples/0")[0] == 200

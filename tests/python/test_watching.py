@@ -189,7 +189,8 @@ def test_top_draws_what_strangers_say_without_control_codes():
                 "decisions": [7, {"reason": evil, "changed": {evil: 3}}],
                 "wait_shares": [-1, "x", 5, None],
             }
-            body = json.dumps({"version": evil, "loaders": [loader, 3, None]}).encode()
+            wide = {"verdict": "é" * 200}  # no place to wrap at, and two bytes each
+            body = json.dumps({"version": evil, "loaders": [loader, 3, None, wide]}).encode()
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body)
@@ -203,6 +204,7 @@ def test_top_draws_what_strangers_say_without_control_codes():
         server.shutdown()
     assert done.returncode == 0, done.stderr
     assert not set(done.stdout) & {chr(code) for code in range(32) if chr(code) != "\n"}
+    assert done.stdout.count("é") == 200
 
 
 # notebooks
