@@ -225,7 +225,6 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
         end.compute_cpu_s - begin.compute_cpu_s,
     )
     n_warm, got = len(noted["digests"][0]), noted["got"]
-    waits = [got - asked for asked, got in zip(noted["asked"], got, strict=True)]
     # As many batches as count, from the loop's begin on: with those that warmed up, and without as many of the last.
     cold = {"cold_s": got[-1 - n_warm] - noted["begin"]} if n_warm < len(got) else {}
     return {
@@ -239,7 +238,7 @@ def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str
         "storage_cpu_s": storage,
         "compute_cpu_s": compute,
         "other_cores": max(0.0, (end.busy_s - begin.busy_s - storage - compute) / elapsed),
-        "wait_s": sum(waits),
+        "wait_s": sum(got) - sum(noted["asked"]),
         "first_batch_s": noted["first"] - noted["begin"],
         "warm_s": noted["start"] - noted["begin"],
         **cold,
