@@ -16,7 +16,8 @@
  * trials that must pay; where one brings far less than readers that wait for nobody would, that
  * is what the source gives, and no more are asked for than that needs.  They are halved when
  * reading takes twice its best time and half as many do as well.  If they do not, the source has
- * become slower, and that is its best from now on.
+ * become slower, and that is its best from now on.  Where workers are what is slow, those readers
+ * go that reading, once it is known better, does not keep busy.
  */
 #include "policy/model.h"
 #include "policy/sizes.h"
@@ -27,6 +28,7 @@ static const char *const change_names[N_CHANGES] = {
     "more threads",
     "fewer threads",
     "half as many readers",
+    "only readers that are busy",
     "more ready batches",
     "fewer ready batches",
     "fewer workers beside others",
@@ -124,11 +126,12 @@ static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *ta
                    pen_knobs *knobs, char *reason)
 {
     static const change when_waiting[] = {MORE_THREADS,  MORE_READY,      FEWER_READERS,
-                                          BESIDE_OTHERS, MORE_THAN_CORES, BACK_TO_CORES};
+                                          BESIDE_OTHERS, MORE_THAN_CORES, BACK_TO_CORES,
+                                          SPARE_READERS};
     static const change when_not[] = {FEWER_THREADS, FEWER_READY};
     const double waiting = pen__measure_waits(&m->base);
     if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
-        if (pen__model_wants_readers(m, s))
+        if (pen__model_wants_readers(m, s, knobs))
             pen__model_try(m, MORE_THREADS, s, table, knobs, reason);
         return;
     }
@@ -147,7 +150,8 @@ static void note_given_back(memory *m, bool is_kept)
 {
     const bool is_ready = m->subject == MORE_READY || m->subject == FEWER_READY;
     const change gives = is_ready ? FEWER_READY : FEWER_THREADS;
-    if (m->subject == FEWER_READERS || m->subject == BACK_TO_CORES || m->subject == BESIDE_OTHERS)
+    if (m->subject == FEWER_READERS || m->subject == SPARE_READERS || m->subject == BACK_TO_CORES ||
+        m->subject == BESIDE_OTHERS)
         return; /* those answer the source and other programs, not the loop */
     if (m->subject == gives && is_kept)
         m->stands[gives] = 1;
@@ -234,13 +238,14 @@ static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_in
     note_end(m, s, is_kept);
 }
 
-/* Without readers nobody queues but workers, who are few: that is what reading takes. */
+/* Without readers nobody queues but workers, who are few, and a few readers do not: that is what
+ * reading takes. */
 static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *knobs)
 {
-    const bool has_readers = knobs->value[PEN_KNOB_READ_AHEAD] > 0;
+    const double readers = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     if (!(s->read_s > 0))
         return;
-    if (!has_readers || m->best_read_s == 0 || s->read_s < m->best_read_s)
+    if (readers < PEN__BUSY_READERS || m->best_read_s == 0 || s->read_s < m->best_read_s)
         m->best_read_s = s->read_s;
     else
         m->best_read_s *= 1.002; /* the best of the last minute or so */

@@ -10,6 +10,7 @@ typedef enum change {
     MORE_THREADS,
     FEWER_THREADS,
     FEWER_READERS, /* multiplicative decrease */
+    SPARE_READERS, /* as many as are busy */
     MORE_READY,
     FEWER_READY,
     BESIDE_OTHERS,   /* where the system shares cores by program, fewer threads get as many turns */
@@ -55,7 +56,7 @@ bool pen__model_try(memory *m, change what, const pen_policy_state *s, const pen
                     pen_knobs *knobs, char *reason);
 
 /* Does reading take so long that readers should do it? */
-bool pen__model_wants_readers(const memory *m, const pen_policy_state *s);
+bool pen__model_wants_readers(const memory *m, const pen_policy_state *s, const pen_knobs *knobs);
 
 /* Set a knob, if policies may and it goes the way it should. */
 bool pen__model_turn(const pen_knob_info *table, pen_knobs *knobs, int knob, double to, bool is_up);

@@ -20,9 +20,15 @@ static const double lasts = 0.03;    /* of the time waited: worth memory */
 static const double chance = 0.94;   /* of the rate, what turns beside others differ by anyway */
 static const double turns = 0.9;     /* of the rate: fewer threads had fewer turns */
 
-static pen__sizes make_plan(const memory *m, const pen_policy_state *s, double factor)
+/* Readers that are there stay, and storage nodes always get them: workers beyond the cores wait for
+ * turns, and what a sample takes them, which offloading is planned by, would hold that. */
+static pen__sizes make_plan(const memory *m, const pen_policy_state *s, const pen_knobs *knobs,
+                            double factor)
 {
-    const pen__source_now source = {.best_read_s = m->best_read_s, .rate = m->source_rate};
+    const pen__source_now source = {.best_read_s = m->best_read_s,
+                                    .rate = m->source_rate,
+                                    .has_readers = knobs->value[PEN_KNOB_READ_AHEAD] > 0 ||
+                                                   !isnan(s->stored_bytes)};
     return pen__size(s, &source, factor);
 }
 
@@ -70,7 +76,7 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, margin);
+    const pen__sizes p = make_plan(m, s, knobs, margin);
     const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
     bool is_any = pen__model_turn(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
@@ -96,8 +102,9 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, 1);
-    const bool can_keep_up = s->batch_samples * pen__compute_s(s) / p.workers < s->step_s;
+    const pen__sizes p = make_plan(m, s, knobs, 1);
+    const bool can_keep_up =
+        s->batch_samples * pen__compute_s(s) / fmin(p.workers, s->cores) < s->step_s;
     const double twice = 2 * knobs->value[PEN_KNOB_READY_BATCHES]; /* batches are large: by steps */
     /* Room helps where threads wait for it, or where the mean is enough; not a source that is slow.
      */
@@ -127,6 +134,25 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
     m->tried_read_s = s->read_s;
     pen__reason(reason, "try %g readers: reading takes %.1f ms, at best it took %.1f",
                 floor(io / 2), s->read_s * 1e3, m->best_read_s * 1e3);
+    return true;
+}
+
+/* Plans are made of what reading took at first.  Where it turns out to be quick and workers have
+ * their hands full, some of the readers have nothing to do. */
+static bool spare_readers(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                          pen_knobs *knobs, char *reason)
+{
+    const pen_knobs before = *knobs;
+    const double rate = pen__measure_rate(&m->base), busy = rate * pen__or(s->read_s, 0);
+    const double workers = fmin(knobs->value[PEN_KNOB_WORKERS], s->cores);
+    const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
+    const double needed = fmax(pen__readers_for(busy), make_plan(m, s, knobs, margin).io);
+    if (io <= needed || rate * pen__compute_s(s) < enough * workers ||
+        !pen__model_turn(table, knobs, PEN_KNOB_IO, needed, false))
+        return false;
+    pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * needed, false);
+    begin_with_readers(m, SPARE_READERS, &before, PEN__GIVES_BACK, s);
+    pen__reason(reason, "try %g readers: %.1f of %g are busy", needed, busy, io);
     return true;
 }
 
@@ -176,7 +202,8 @@ static bool back_to_cores(memory *m, const pen_policy_state *s, const pen_knob_i
                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    if (m->has_rivals || !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, ceil(s->cores), false))
+    const double needed = fmax(ceil(s->cores), make_plan(m, s, knobs, margin).workers);
+    if (m->has_rivals || !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, needed, false))
         return false;
     begin_with_turns(m, BACK_TO_CORES, &before);
     pen__reason(reason, "try %g workers: no others want the cores", knobs->value[PEN_KNOB_WORKERS]);
@@ -187,7 +214,7 @@ static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_kn
                               pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, spare);
+    const pen__sizes p = make_plan(m, s, knobs, spare);
     bool is_any = pen__model_turn(table, knobs, PEN_KNOB_WORKERS, p.workers, false);
     is_any |= pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
     if (p.io > 0)
@@ -206,7 +233,7 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, 1);
+    const pen__sizes p = make_plan(m, s, knobs, 1);
     if (isnan(p.least_ready) ||
         !pen__model_turn(table, knobs, PEN_KNOB_READY_BATCHES, p.least_ready, false))
         return false;
@@ -219,10 +246,11 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
 typedef bool (*changer)(memory *, const pen_policy_state *, const pen_knob_info *, pen_knobs *,
                         char *);
 static const changer changers[N_CHANGES] = {
-    [MORE_THREADS] = ask_for_threads,     [FEWER_THREADS] = give_back_threads,
-    [FEWER_READERS] = halve_readers,      [MORE_READY] = ask_for_ready,
-    [FEWER_READY] = give_back_ready,      [BESIDE_OTHERS] = leave_to_others,
-    [MORE_THAN_CORES] = outnumber_others, [BACK_TO_CORES] = back_to_cores,
+    [MORE_THREADS] = ask_for_threads,  [FEWER_THREADS] = give_back_threads,
+    [FEWER_READERS] = halve_readers,   [SPARE_READERS] = spare_readers,
+    [MORE_READY] = ask_for_ready,      [FEWER_READY] = give_back_ready,
+    [BESIDE_OTHERS] = leave_to_others, [MORE_THAN_CORES] = outnumber_others,
+    [BACK_TO_CORES] = back_to_cores,
 };
 
 bool pen__model_try(memory *m, change what, const pen_policy_state *s, const pen_knob_info *table,
@@ -231,7 +259,7 @@ bool pen__model_try(memory *m, change what, const pen_policy_state *s, const pen
     return m->hold[what] == 0 && m->rest[what] == 0 && changers[what](m, s, table, knobs, reason);
 }
 
-bool pen__model_wants_readers(const memory *m, const pen_policy_state *s)
+bool pen__model_wants_readers(const memory *m, const pen_policy_state *s, const pen_knobs *knobs)
 {
-    return make_plan(m, s, margin).io > 0;
+    return make_plan(m, s, knobs, margin).io > 0;
 }

@@ -4,7 +4,7 @@
 enum { MOST_READY = 16 };
 
 static const double queueing = 1.5;   /* times its best that reading may take and still count */
-static const double reads_long = 0.3; /* of c: then readers read */
+static const double reads_long = 0.2; /* of c: then it is no worker's business on the side */
 
 /* Costs of a sample that comes, by its bytes; small differences are chance. */
 static double cost_ratio(const pen_policy_state *s)
@@ -43,9 +43,23 @@ static void size_ready(pen__sizes *sizes, const pen_policy_state *s, double c, d
     sizes->ready = sizes->least_ready = NAN;
     if (!(s->step_s > 0) || isnan(s->batch_p95_s))
         return;
-    const double for_jitter = ready_for_jitter(s, c, sizes->workers);
+    const double for_jitter = ready_for_jitter(s, c, fmin(sizes->workers, s->cores));
     sizes->ready = ready_needed(s, s->batch_p95_s, for_jitter);
     sizes->least_ready = ready_needed(s, fmin(alone, s->batch_p95_s), for_jitter);
+}
+
+static double whole(double workers)
+{
+    return fmax(ceil(workers - 0.05), 1);
+}
+
+/* Some read while others compute; where cores are the limit, one more, that none ever idles.  Those
+ * that read for less than they compute are no more than two a core. */
+static double workers_that_read(double rate, double compute_s, double read_s, double cores)
+{
+    const bool are_full = rate * compute_s > 0.99 * cores;
+    const double busy = fmin(rate * compute_s, cores) + 1.25 * rate * read_s;
+    return fmin(whole(busy) + are_full, whole(2 * cores));
 }
 
 pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, double factor)
@@ -55,10 +69,14 @@ pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, d
     const double wanted = s->step_s > 0 ? s->batch_samples / s->step_s * factor : INFINITY;
     const double x = fmin(wanted, s->cores / c);
     const double from_source = source->rate > 0 ? fmin(x, source->rate) : x;
-    const bool has_readers = r > reads_long * c && r > PEN__LEAST_READ_S;
-    pen__sizes sizes = {0};
-    sizes.workers = fmax(ceil(fmin(x * (has_readers ? c : c + r), s->cores) - 0.05), 1);
-    sizes.io = has_readers ? ceil(from_source * r * 1.25) + 1 : 0;
+    const bool is_long = r > reads_long * c && r > PEN__LEAST_READ_S;
+    pen__sizes sizes = {.workers = workers_that_read(x, c, r, s->cores)};
+    if (is_long && (r > c || source->has_readers)) {
+        sizes.workers = whole(fmin(x * c, s->cores));
+        sizes.io = pen__readers_for(from_source * r);
+    } else if (!is_long) {
+        sizes.workers = whole(fmin(x * (c + r), s->cores));
+    }
     sizes.read_ahead = 2 * sizes.io;
     size_ready(&sizes, s, c, r);
     return sizes;

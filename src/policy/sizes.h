@@ -6,6 +6,8 @@
  *     wanted rate   x = B / step, with a margin; at most what the cores bring, C / c
  *     workers       ceil(x c), at most C: more would only take turns
  *     reading       while r is small beside c, workers read for themselves: ceil(x (c + r))
+ *                   while it is shorter than c, too, and as many more of them as read at a time:
+ *                   what was read stays in its core's cache, and nobody is woken for it
  *                   else readers do: x r of them at once, on average (Little), and a margin
  *     ready batches 1 + ceil(p95 of a batch / step): those under way, and on top what keeps the
  *                   probability of running empty below 1 %: with a load of rho = m / step and
@@ -18,12 +20,13 @@
 
 #include "policy/policies.h"
 
-#define PEN__LEAST_READ_S 2e-4 /* less is no reading worth the name */
+#define PEN__LEAST_READ_S 1e-4 /* less is no reading worth the name */
 
 /* What is known of the source by now. */
 typedef struct pen__source_now {
     double best_read_s; /* reading, while nobody queues */
     double rate;        /* samples a second that it does not exceed; 0: not known */
+    bool has_readers;   /* or should have them: workers do not read what takes long */
 } pen__source_now;
 
 typedef struct pen__sizes {
@@ -31,6 +34,12 @@ typedef struct pen__sizes {
     double ready;       /* NaN: not known */
     double least_ready; /* if no batch is kept under way longer than it must; NaN likewise */
 } pen__sizes;
+
+/* Readers, where so many are busy on average. */
+static inline double pen__readers_for(double busy)
+{
+    return ceil(busy * 1.25) + 1;
+}
 
 /* What is needed at `factor` times the rate of a loop that never waits. */
 pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, double factor);
