@@ -28,12 +28,12 @@ static const char *const change_names[N_CHANGES] = {
     "more threads",
     "fewer threads",
     "half as many readers",
-    "only readers that are busy",
+    "fewer readers",
     "more ready batches",
     "fewer ready batches",
     "fewer workers beside others",
     "more workers than cores",
-    "a worker a core",
+    "fewer workers",
 };
 
 enum {
@@ -50,12 +50,13 @@ enum {
     MIXED = 2 /* periods, after others or cores came or went */
 };
 
-static const double waits = 0.03;       /* of the time: worth doing something about */
-static const double rests = 0.015;      /* the loop is the slower side */
-static const double enough = 0.8;       /* of what was expected */
-static const double jump = 1.5;         /* times as much, or as little */
-static const double forget = 1.005;     /* a period, of what the source gives */
-static const double lasting = 1 / 30.0; /* of what is waited, a period: a mean of 3 s */
+static const double waits = 0.03;        /* of the time: worth doing something about */
+static const double rests = 0.015;       /* the loop is the slower side */
+static const double enough = 0.8;        /* of what was expected */
+static const double hardly_reads = 2e-4; /* s: what differs below is no news */
+static const double jump = 1.5;          /* times as much, or as little */
+static const double forget = 1.005;      /* a period, of what the source gives */
+static const double lasting = 1 / 30.0;  /* of what is waited, a period: a mean of 3 s */
 
 /* ---- holding back what did not pay ---- */
 
@@ -64,13 +65,14 @@ static bool differs(double a, double b, double factor)
     return a > factor * b || b > factor * a;
 }
 
-static void note_conditions(memory *m)
+void pen__model_note_conditions(memory *m)
 {
     m->compute_s = m->mean_compute_s;
     m->read_s = m->best_read_s;
     m->step_s = m->mean_step_s;
 }
 
+/* During a trial times may differ because of it. */
 static bool is_new(memory *m)
 {
     /* Beside others a worker's time holds its waiting for turns, which trials change themselves. */
@@ -78,8 +80,8 @@ static bool is_new(memory *m)
     const bool is_other =
         differs(m->mean_compute_s, m->compute_s, by_chance) ||
         differs(m->mean_step_s, m->step_s, 1.25) ||
-        differs(fmax(m->best_read_s, PEN__LEAST_READ_S), fmax(m->read_s, PEN__LEAST_READ_S), 1.25);
-    m->n_new = is_other ? m->n_new + 1 : 0;
+        differs(fmax(m->best_read_s, hardly_reads), fmax(m->read_s, hardly_reads), by_chance);
+    m->n_new = is_other && !m->trial.is_on ? m->n_new + 1 : 0;
     return m->n_new >= STAYS_NEW;
 }
 
@@ -97,7 +99,7 @@ static void age_holds(memory *m)
     }
     if (ends) {
         m->n_new = 0;
-        note_conditions(m);
+        pen__model_note_conditions(m);
         m->base = (pen__measure){0};
     }
 }
@@ -111,7 +113,6 @@ static double longer(double *next, double first, double longest)
 static void hold(memory *m, change what)
 {
     m->hold[what] = longer(&m->hold_next[what], FIRST_HOLD, LONGEST_HOLD);
-    note_conditions(m);
 }
 
 /* What was given back was missed. */
@@ -119,6 +120,14 @@ static void rest(memory *m, change what)
 {
     m->rest[what] = longer(&m->rest_next[what], FIRST_REST, LONGEST_REST);
     m->stands[what] = 0;
+}
+
+/* It is taken again: if soon, giving it back rests. */
+static void note_missed(memory *m, change gives)
+{
+    if (m->stands[gives] > 0 && m->stands[gives] <= SOON)
+        rest(m, gives);
+    m->stands[gives] = 0;
 }
 
 /* The first change that makes sense now, if any. */
@@ -131,7 +140,7 @@ static void choose(memory *m, const pen_policy_state *s, const pen_knob_info *ta
     static const change when_not[] = {FEWER_THREADS, FEWER_READY};
     const double waiting = pen__measure_waits(&m->base);
     if (!m->has_begun) { /* the first batch is always waited for; slow reading is clear by now */
-        if (pen__model_wants_readers(m, s, knobs))
+        if (pen__model_wants_readers(m, s, table, knobs))
             pen__model_try(m, MORE_THREADS, s, table, knobs, reason);
         return;
     }
@@ -155,10 +164,10 @@ static void note_given_back(memory *m, bool is_kept)
         return; /* those answer the source and other programs, not the loop */
     if (m->subject == gives && is_kept)
         m->stands[gives] = 1;
-    else if (m->subject == gives || (is_kept && m->stands[gives] > 0 && m->stands[gives] <= SOON))
+    else if (m->subject == gives)
         rest(m, gives);
     else if (is_kept)
-        m->stands[gives] = 0;
+        note_missed(m, gives);
 }
 
 /* More readers were tried: if that brought far less than it should, and not because workers had
@@ -184,7 +193,8 @@ static bool keep_source_busy(const memory *m, const pen_knob_info *table, pen_kn
         knobs->value[PEN_KNOB_WORKERS] > PEN__BUSY_READERS ||
         !pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * PEN__BUSY_READERS, true))
         return false;
-    pen__model_turn(table, knobs, PEN_KNOB_IO, PEN__BUSY_READERS, false);
+    pen__model_turn(table, knobs, PEN_KNOB_IO, PEN__BUSY_READERS,
+                    knobs->value[PEN_KNOB_IO] < PEN__BUSY_READERS);
     return true;
 }
 
@@ -196,6 +206,10 @@ static void note_end(memory *m, const pen_policy_state *s, bool is_kept)
         m->best_read_s = m->tried_read_s;
     if (m->subject == FEWER_READERS && is_kept) /* the source is at its limit */
         hold(m, MORE_THREADS);
+    if (m->subject == SPARE_READERS && is_kept)
+        m->stands[SPARE_READERS] = 1;
+    if (m->subject == MORE_THREADS && is_kept && m->expected_rate > 0)
+        note_missed(m, SPARE_READERS);
     if (m->subject == BESIDE_OTHERS && is_kept) {
         m->has_yielded = true;
         m->hold[MORE_THREADS] = LONGEST_HOLD; /* until they are gone */

@@ -10,12 +10,12 @@ typedef enum change {
     MORE_THREADS,
     FEWER_THREADS,
     FEWER_READERS, /* multiplicative decrease */
-    SPARE_READERS, /* as many as are busy */
+    SPARE_READERS, /* those that have nothing to do go */
     MORE_READY,
     FEWER_READY,
     BESIDE_OTHERS,   /* where the system shares cores by program, fewer threads get as many turns */
     MORE_THAN_CORES, /* against other programs, more threads get more turns */
-    BACK_TO_CORES,   /* they are gone, or so are cores */
+    BACK_TO_CORES,   /* they are gone, or so are cores, or what workers waited for */
     N_CHANGES
 } change;
 
@@ -33,7 +33,7 @@ typedef struct memory {
     double stands[N_CHANGES];                     /* periods since it was kept; 0: it is not */
     double mean_compute_s, mean_step_s, n_steps;  /* of late; 0: not known */
     double n_new;                                 /* periods in a row */
-    double compute_s, read_s, step_s;             /* when something was last held */
+    double compute_s, read_s, step_s;             /* when a change was last tried */
     double first_io;                              /* as it was set */
     double best_read_s;                           /* while nobody queues; forgotten slowly */
     double tried_read_s;                          /* when half as many readers were tried */
@@ -56,7 +56,11 @@ bool pen__model_try(memory *m, change what, const pen_policy_state *s, const pen
                     pen_knobs *knobs, char *reason);
 
 /* Does reading take so long that readers should do it? */
-bool pen__model_wants_readers(const memory *m, const pen_policy_state *s, const pen_knobs *knobs);
+bool pen__model_wants_readers(const memory *m, const pen_policy_state *s,
+                              const pen_knob_info *table, const pen_knobs *knobs);
+
+/* What is held back now is held while these last. */
+void pen__model_note_conditions(memory *m);
 
 /* Set a knob, if policies may and it goes the way it should. */
 bool pen__model_turn(const pen_knob_info *table, pen_knobs *knobs, int knob, double to, bool is_up);

@@ -14,27 +14,43 @@ enum {
 static const double margin = 1.15;   /* above the wanted rate */
 static const double spare = 1.3;     /* the margin when giving back: hysteresis */
 static const double worth_it = 1.25; /* times as many readers: less is not worth a trial */
+static const double hardly = 1.03;   /* times as many workers: a trial cannot tell */
 static const double idles = 0.02;    /* of the workers' time, waiting for room */
 static const double enough = 0.8;    /* of what was expected */
 static const double lasts = 0.03;    /* of the time waited: worth memory */
 static const double chance = 0.94;   /* of the rate, what turns beside others differ by anyway */
 static const double turns = 0.9;     /* of the rate: fewer threads had fewer turns */
 
-/* Readers that are there stay, and storage nodes always get them: workers beyond the cores wait for
- * turns, and what a sample takes them, which offloading is planned by, would hold that. */
-static pen__sizes make_plan(const memory *m, const pen_policy_state *s, const pen_knobs *knobs,
-                            double factor)
+/* Workers read what takes them less than half of their computing, if there may be more of them than
+ * cores; once there are, until it takes twice as long: they have made it longer themselves. Readers
+ * that are there stay.  Others that want the cores, ranks among them, would be outnumbered; and by
+ * what a sample takes workers it is planned what storage nodes do, so they must not wait for turns.
+ */
+static double read_by_workers(const memory *m, const pen_policy_state *s,
+                              const pen_knob_info *table, const pen_knobs *knobs)
+{
+    const bool are_more = knobs->value[PEN_KNOB_WORKERS] > ceil(s->cores);
+    const bool may_be =
+        pen__is_free(table, PEN_KNOB_WORKERS) && table[PEN_KNOB_WORKERS].max >= floor(2 * s->cores);
+    if (knobs->value[PEN_KNOB_READ_AHEAD] > 0 || !may_be || pen__or(s->ranks, 1) > 1 ||
+        !isnan(s->stored_bytes) || (m->has_rivals && !are_more))
+        return 0;
+    return are_more ? 2 : 0.5;
+}
+
+static pen__sizes make_plan(const memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                            const pen_knobs *knobs, double factor)
 {
     const pen__source_now source = {.best_read_s = m->best_read_s,
                                     .rate = m->source_rate,
-                                    .has_readers = knobs->value[PEN_KNOB_READ_AHEAD] > 0 ||
-                                                   !isnan(s->stored_bytes)};
+                                    .by_workers = read_by_workers(m, s, table, knobs)};
     return pen__size(s, &source, factor);
 }
 
 static void begin(memory *m, change what, const pen_knobs *before, double gain)
 {
     m->subject = what;
+    pen__model_note_conditions(m);
     pen__trial_begin(&m->trial, before, &m->base, gain, SETTLE);
 }
 
@@ -64,6 +80,16 @@ bool pen__model_turn(const pen_knob_info *table, pen_knobs *knobs, int knob, dou
     return true;
 }
 
+/* Down to so many readers; where there are none, back to what it was: theirs was the limit. */
+static void turn_io(const memory *m, const pen_knob_info *table, pen_knobs *knobs, double readers)
+{
+    const bool has_readers = knobs->value[PEN_KNOB_READ_AHEAD] > 0;
+    if (!has_readers)
+        pen__model_turn(table, knobs, PEN_KNOB_IO, m->first_io, true);
+    else if (readers > 0)
+        pen__model_turn(table, knobs, PEN_KNOB_IO, readers, false);
+}
+
 /* Samples a second if so many readers take no longer than those of now. */
 static double rate_with(const pen_policy_state *s, double readers)
 {
@@ -76,10 +102,13 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, knobs, margin);
+    const pen__sizes p = make_plan(m, s, table, knobs, margin);
     const double io_now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    const double io = fmin(p.io, fmax(io_now * MOST_STEP, FIRST_READERS));
-    bool is_any = pen__model_turn(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
+    /* Without readers as many read at once as there are workers. */
+    const double at_once = io_now > 0 ? io_now : knobs->value[PEN_KNOB_WORKERS];
+    const double io = fmin(p.io, fmax(at_once * MOST_STEP, FIRST_READERS));
+    bool is_any = p.workers > knobs->value[PEN_KNOB_WORKERS] * hardly &&
+                  pen__model_turn(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
     m->expected_rate = 0;
     if (io > io_now * worth_it) {
         m->expected_rate = rate_with(s, io);
@@ -102,7 +131,7 @@ static bool ask_for_ready(memory *m, const pen_policy_state *s, const pen_knob_i
                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, knobs, 1);
+    const pen__sizes p = make_plan(m, s, table, knobs, 1);
     const bool can_keep_up =
         s->batch_samples * pen__compute_s(s) / fmin(p.workers, s->cores) < s->step_s;
     const double twice = 2 * knobs->value[PEN_KNOB_READY_BATCHES]; /* batches are large: by steps */
@@ -138,19 +167,20 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
 }
 
 /* Plans are made of what reading took at first.  Where it turns out to be quick and workers have
- * their hands full, some of the readers have nothing to do. */
-static bool spare_readers(memory *m, const pen_policy_state *s, const pen_knob_info *table,
-                          pen_knobs *knobs, char *reason)
+ * their hands full, some of the readers have nothing to do, or all. */
+static bool let_readers_go(memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
     const double rate = pen__measure_rate(&m->base), busy = rate * pen__or(s->read_s, 0);
     const double workers = fmin(knobs->value[PEN_KNOB_WORKERS], s->cores);
     const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    const double needed = fmax(pen__readers_for(busy), make_plan(m, s, knobs, margin).io);
+    const double planned = make_plan(m, s, table, knobs, margin).io;
+    const double needed = planned > 0 ? fmax(pen__readers_for(busy), planned) : 0;
     if (io <= needed || rate * pen__compute_s(s) < enough * workers ||
-        !pen__model_turn(table, knobs, PEN_KNOB_IO, needed, false))
+        !pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * needed, false))
         return false;
-    pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * needed, false);
+    turn_io(m, table, knobs, needed);
     begin_with_readers(m, SPARE_READERS, &before, PEN__GIVES_BACK, s);
     pen__reason(reason, "try %g readers: %.1f of %g are busy", needed, busy, io);
     return true;
@@ -202,11 +232,17 @@ static bool back_to_cores(memory *m, const pen_policy_state *s, const pen_knob_i
                           pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const double needed = fmax(ceil(s->cores), make_plan(m, s, knobs, margin).workers);
-    if (m->has_rivals || !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, needed, false))
+    const pen__sizes p = make_plan(m, s, table, knobs, margin);
+    const double needed = fmax(ceil(s->cores), p.workers);
+    if (m->has_rivals || needed * hardly > knobs->value[PEN_KNOB_WORKERS] ||
+        !pen__model_turn(table, knobs, PEN_KNOB_WORKERS, needed, false))
         return false;
-    begin_with_turns(m, BACK_TO_CORES, &before);
-    pen__reason(reason, "try %g workers: no others want the cores", knobs->value[PEN_KNOB_WORKERS]);
+    if (p.io > 0 || needed > ceil(s->cores)) /* they may be there to read: nothing may be lost */
+        begin(m, BACK_TO_CORES, &before, PEN__GIVES_BACK);
+    else
+        begin_with_turns(m, BACK_TO_CORES, &before);
+    pen__reason(reason, "try %g workers: no others want the cores, and reading takes %.2f ms",
+                knobs->value[PEN_KNOB_WORKERS], pen__or(s->read_s, 0) * 1e3);
     return true;
 }
 
@@ -214,15 +250,12 @@ static bool give_back_threads(memory *m, const pen_policy_state *s, const pen_kn
                               pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, knobs, spare);
+    const pen__sizes p = make_plan(m, s, table, knobs, spare);
     bool is_any = pen__model_turn(table, knobs, PEN_KNOB_WORKERS, p.workers, false);
     is_any |= pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, p.read_ahead, false);
-    if (p.io > 0)
-        pen__model_turn(table, knobs, PEN_KNOB_IO, p.io, false);
-    else if (knobs->value[PEN_KNOB_READ_AHEAD] == 0) /* no readers: it was theirs to lower */
-        pen__model_turn(table, knobs, PEN_KNOB_IO, m->first_io, true);
     if (!is_any)
         return false;
+    turn_io(m, table, knobs, p.io);
     begin(m, FEWER_THREADS, &before, PEN__GIVES_BACK);
     pen__reason(reason, "the loop is the slower side: try %g workers and %g readers",
                 knobs->value[PEN_KNOB_WORKERS], p.io);
@@ -233,7 +266,7 @@ static bool give_back_ready(memory *m, const pen_policy_state *s, const pen_knob
                             pen_knobs *knobs, char *reason)
 {
     const pen_knobs before = *knobs;
-    const pen__sizes p = make_plan(m, s, knobs, 1);
+    const pen__sizes p = make_plan(m, s, table, knobs, 1);
     if (isnan(p.least_ready) ||
         !pen__model_turn(table, knobs, PEN_KNOB_READY_BATCHES, p.least_ready, false))
         return false;
@@ -247,7 +280,7 @@ typedef bool (*changer)(memory *, const pen_policy_state *, const pen_knob_info 
                         char *);
 static const changer changers[N_CHANGES] = {
     [MORE_THREADS] = ask_for_threads,  [FEWER_THREADS] = give_back_threads,
-    [FEWER_READERS] = halve_readers,   [SPARE_READERS] = spare_readers,
+    [FEWER_READERS] = halve_readers,   [SPARE_READERS] = let_readers_go,
     [MORE_READY] = ask_for_ready,      [FEWER_READY] = give_back_ready,
     [BESIDE_OTHERS] = leave_to_others, [MORE_THAN_CORES] = outnumber_others,
     [BACK_TO_CORES] = back_to_cores,
@@ -259,7 +292,8 @@ bool pen__model_try(memory *m, change what, const pen_policy_state *s, const pen
     return m->hold[what] == 0 && m->rest[what] == 0 && changers[what](m, s, table, knobs, reason);
 }
 
-bool pen__model_wants_readers(const memory *m, const pen_policy_state *s, const pen_knobs *knobs)
+bool pen__model_wants_readers(const memory *m, const pen_policy_state *s,
+                              const pen_knob_info *table, const pen_knobs *knobs)
 {
-    return make_plan(m, s, knobs, margin).io > 0;
+    return make_plan(m, s, table, knobs, margin).io > 0;
 }

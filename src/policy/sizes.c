@@ -4,7 +4,8 @@
 enum { MOST_READY = 16 };
 
 static const double queueing = 1.5;   /* times its best that reading may take and still count */
-static const double reads_long = 0.2; /* of c: then it is no worker's business on the side */
+static const double reads_long = 0.2; /* of c: less is read on the side */
+static const double full = 0.99;      /* of the cores */
 
 /* Costs of a sample that comes, by its bytes; small differences are chance. */
 static double cost_ratio(const pen_policy_state *s)
@@ -38,12 +39,13 @@ static void size_ready(pen__sizes *sizes, const pen_policy_state *s, double c, d
 {
     const double B = s->batch_samples;
     /* Alone: a batch that is in no hurry takes longer, and the more so the more are under way. */
-    const double alone = sizes->io > 0 ? ceil(B / sizes->io) * r + B * c / sizes->workers
-                                       : B * (c + r) / sizes->workers;
+    const double running = fmin(sizes->workers, s->cores);
+    const double alone = sizes->io > 0 ? ceil(B / sizes->io) * r + B * c / running
+                                       : fmax(B * (c + r) / sizes->workers, B * c / running);
     sizes->ready = sizes->least_ready = NAN;
     if (!(s->step_s > 0) || isnan(s->batch_p95_s))
         return;
-    const double for_jitter = ready_for_jitter(s, c, fmin(sizes->workers, s->cores));
+    const double for_jitter = ready_for_jitter(s, c, running);
     sizes->ready = ready_needed(s, s->batch_p95_s, for_jitter);
     sizes->least_ready = ready_needed(s, fmin(alone, s->batch_p95_s), for_jitter);
 }
@@ -53,13 +55,13 @@ static double whole(double workers)
     return fmax(ceil(workers - 0.05), 1);
 }
 
-/* Some read while others compute; where cores are the limit, one more, that none ever idles.  Those
- * that read for less than they compute are no more than two a core. */
+/* Some read while others compute; where cores are the limit, one more, that none ever idles; at
+ * most two a core. */
 static double workers_that_read(double rate, double compute_s, double read_s, double cores)
 {
-    const bool are_full = rate * compute_s > 0.99 * cores;
-    const double busy = fmin(rate * compute_s, cores) + 1.25 * rate * read_s;
-    return fmin(whole(busy) + are_full, whole(2 * cores));
+    const bool are_full = rate * compute_s > full * cores;
+    const double busy = fmin(rate * compute_s, cores) + PEN__MORE_READ * rate * read_s;
+    return fmin(whole(busy) + are_full, fmax(floor(2 * cores), 1));
 }
 
 pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, double factor)
@@ -70,12 +72,14 @@ pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, d
     const double x = fmin(wanted, s->cores / c);
     const double from_source = source->rate > 0 ? fmin(x, source->rate) : x;
     const bool is_long = r > reads_long * c && r > PEN__LEAST_READ_S;
-    pen__sizes sizes = {.workers = workers_that_read(x, c, r, s->cores)};
-    if (is_long && (r > c || source->has_readers)) {
+    pen__sizes sizes = {0};
+    if (!is_long) {
+        sizes.workers = whole(fmin(x * (c + r), s->cores));
+    } else if (r < source->by_workers * c) {
+        sizes.workers = workers_that_read(x, c, r, s->cores);
+    } else {
         sizes.workers = whole(fmin(x * c, s->cores));
         sizes.io = pen__readers_for(from_source * r);
-    } else if (!is_long) {
-        sizes.workers = whole(fmin(x * (c + r), s->cores));
     }
     sizes.read_ahead = 2 * sizes.io;
     size_ready(&sizes, s, c, r);

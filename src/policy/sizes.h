@@ -4,7 +4,7 @@
  * `step` seconds when it never waits.
  *
  *     wanted rate   x = B / step, with a margin; at most what the cores bring, C / c
- *     workers       ceil(x c), at most C: more would only take turns
+ *     workers       ceil(x c), at most C: more would only take turns, but for those that read
  *     reading       while r is small beside c, workers read for themselves: ceil(x (c + r))
  *                   while it is shorter than c, too, and as many more of them as read at a time:
  *                   what was read stays in its core's cache, and nobody is woken for it
@@ -26,7 +26,7 @@
 typedef struct pen__source_now {
     double best_read_s; /* reading, while nobody queues */
     double rate;        /* samples a second that it does not exceed; 0: not known */
-    bool has_readers;   /* or should have them: workers do not read what takes long */
+    double by_workers; /* what takes less than so many times c, workers read; 0: only on the side */
 } pen__source_now;
 
 typedef struct pen__sizes {
@@ -35,10 +35,12 @@ typedef struct pen__sizes {
     double least_ready; /* if no batch is kept under way longer than it must; NaN likewise */
 } pen__sizes;
 
+#define PEN__MORE_READ 1.25 /* times as many as do on average */
+
 /* Readers, where so many are busy on average. */
 static inline double pen__readers_for(double busy)
 {
-    return ceil(busy * 1.25) + 1;
+    return ceil(busy * PEN__MORE_READ) + 1;
 }
 
 /* What is needed at `factor` times the rate of a loop that never waits. */

@@ -103,31 +103,6 @@ static void model_reads_ahead_where_reading_is_slow(void **state)
     assert_true(readers(&d.knobs) <= 60); /* 1000/s * 30 ms = 30 are needed */
 }
 
-/* Of a file's second in a worker a quarter is waiting: more of them, and nobody to hand it over. */
-static void model_lets_workers_read_what_is_read_soon(void **state)
-{
-    (void)state;
-    world w = usual();
-    w.read_s = 0.3 * w.compute_s;
-    w.noise = 0.02;
-    driver d;
-    start(&d, "model", &w);
-    run(&d, &w, 300);
-    assert_true(readers(&d.knobs) == 0);
-    assert_true(d.knobs.value[PEN_KNOB_WORKERS] >= 3);
-    assert_reaches(&d, &w, 0.95);
-    w.read_s = 0.02 * w.compute_s; /* it is in memory by now: as many as cores will do */
-    run(&d, &w, 300);
-    assert_true(readers(&d.knobs) == 0);
-    assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
-    assert_reaches(&d, &w, 0.95);
-    w.read_s = 5 * w.compute_s;
-    run(&d, &w, 300);
-    assert_true(readers(&d.knobs) >= 10);
-    assert_true(d.knobs.value[PEN_KNOB_WORKERS] == 2);
-    assert_reaches(&d, &w, 0.95);
-}
-
 static void model_does_not_flood_a_source_at_its_limit(void **state)
 {
     (void)state;
@@ -394,7 +369,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_stays_where_the_cores_are_the_limit),
         cmocka_unit_test(model_reads_ahead_where_reading_is_slow),
-        cmocka_unit_test(model_lets_workers_read_what_is_read_soon),
         cmocka_unit_test(model_does_not_flood_a_source_at_its_limit),
         cmocka_unit_test(model_gives_back_when_the_loop_is_slower),
         cmocka_unit_test(model_follows_a_source_that_changes),

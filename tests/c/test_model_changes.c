@@ -63,28 +63,6 @@ static void model_keeps_a_wire_busy(void **state)
 
 /* Times are of the last periods: what batches took before there were readers goes on for a while.
  */
-/* Files that are new to a page cache take long at first. */
-static void model_lets_readers_go_that_have_nothing_to_do(void **state)
-{
-    (void)state;
-    world w = usual();
-    w.read_s = 0.006;
-    w.noise = 0.01;
-    driver d;
-    start(&d, "model", &w);
-    run(&d, &w, 10);
-    const double at_first = readers(&d.knobs);
-    assert_true(at_first >= 6); /* 1000/s * 6 ms */
-    w.read_s = 0.0004;
-    run(&d, &w, 100);
-    assert_true(readers(&d.knobs) >= 1 && readers(&d.knobs) <= 2);
-    assert_reaches(&d, &w, 0.95);
-    w.read_s = 0.006; /* and takes them again */
-    run(&d, &w, 100);
-    assert_true(readers(&d.knobs) >= at_first - 1);
-    assert_reaches(&d, &w, 0.95);
-}
-
 static void model_opens_no_room_for_times_that_are_over(void **state)
 {
     (void)state;
@@ -344,7 +322,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_asks_for_few_readers_on_a_wire_that_changes),
         cmocka_unit_test(model_keeps_a_wire_busy),
-        cmocka_unit_test(model_lets_readers_go_that_have_nothing_to_do),
         cmocka_unit_test(model_opens_no_room_for_times_that_are_over),
         cmocka_unit_test(giving_back_is_judged_by_the_rate_where_the_loop_waits_much),
         cmocka_unit_test(model_keeps_no_room_that_is_only_filled),

@@ -138,6 +138,14 @@ static inline double delivered(const world *w, const pen_knobs *k)
     return fmin(supply(w, k, &read_s), w->batch / w->step_s);
 }
 
+/* Threads that wait for turns seem to take longer: with two a core that are all busy, measured,
+ * half as long again. */
+static inline double waiting_for_turns(const world *w, double workers, double rate)
+{
+    const bool are_full = rate * w->compute_s > 0.95 * w->cores;
+    return are_full && workers > w->cores ? 1 + 0.5 * (workers / w->cores - 1) : 1;
+}
+
 static inline pen_policy_state look(world *w, const driver *d)
 {
     pen_policy_state s;
@@ -152,10 +160,11 @@ static inline pen_policy_state look(world *w, const driver *d)
     s.batch_samples = w->batch;
     s.step_s = w->step_s;
     s.step_cv = s.decode_cv = s.read_cv = 0.1;
-    s.decode_s = w->compute_s * 0.8 * (1 + w->noise * draw(w));
-    s.augment_s = w->compute_s * 0.2;
+    const double longer = waiting_for_turns(w, d->knobs.value[PEN_KNOB_WORKERS], rate);
+    s.decode_s = w->compute_s * 0.8 * (1 + w->noise * draw(w)) * longer;
+    s.augment_s = w->compute_s * 0.2 * longer;
     s.tensor_s = 0;
-    s.read_s = s.read_p50_s = s.read_p95_s = read_s;
+    s.read_s = s.read_p50_s = s.read_p95_s = read_s * longer;
     s.batch_s = w->batch / can;
     s.batch_p95_s = s.batch_s * 1.2;
     s.ready = rate < asked ? 0 : d->knobs.value[PEN_KNOB_READY_BATCHES];
