@@ -250,6 +250,7 @@ int64_t pen_loader_verdict(const pen_loader *loader, char *dst, size_t dst_cap)
         .cores = pen__limit_cores(),
         .max_workers = loader->max_workers,
         .ready_limit = knobs.value[PEN_KNOB_READY_BATCHES],
+        .ready_max = pen__loader_max_ready(loader),
         .least_read_s = pen__lately_least_read(lately),
     };
     return pen__verdict(&stats, has_mark ? &recent : NULL, &around, dst, dst_cap);

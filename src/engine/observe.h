@@ -55,6 +55,7 @@ typedef struct pen__surroundings {
     double first_wait_s; /* for the first batch, which says nothing about the rest */
     double cores, max_workers;
     double ready_limit;  /* batches that may be under way or ready: the knob */
+    double ready_max;    /* and what it may be: memory has room for no more; 0: not known */
     double least_read_s; /* of a sample, while fewest queued; 0: not known */
 } pen__surroundings;
 

@@ -115,10 +115,20 @@ static void advise_computing(line *l, const pen_pipeline_stats *now, const basis
     }
 }
 
+/* Workers wait for room, and the budget has no more. */
+static void advise_memory(line *l, const pen_pipeline_stats *now, const basis *b, double ready_max)
+{
+    say(l, "workers are idle %.0f %% of the time, for %.0f MB have room for %g batch%s",
+        100 * b->idle, (double)now->budget_bytes / 1e6, ready_max, ready_max > 1 ? "es" : "");
+    say(l, "; next step: a larger memory_budget");
+    say_gain(l, speed_up(b, 1 / (1 - fmin(b->idle, 0.9))));
+}
+
 static void advise(line *l, const pen_pipeline_stats *now, const basis *b,
                    const pen__surroundings *around)
 {
     const double computing = b->busy_cores;
+    const double most = around->ready_max > 0 ? around->ready_max : INFINITY;
     if (b->memory > 0.25) {
         say(l, "workers wait for memory %.0f %% of the time, %.0f of %.0f MB in use",
             100 * b->memory, (double)now->budget_used / 1e6, (double)now->budget_bytes / 1e6);
@@ -126,10 +136,12 @@ static void advise(line *l, const pen_pipeline_stats *now, const basis *b,
         say_gain(l, speed_up(b, 1 / (1 - fmin(b->memory, 0.9))));
     } else if (b->reading > computing && computing < 0.8 * fmin(around->cores, now->workers)) {
         advise_reading(l, now, b, around->cores, around->least_read_s);
+    } else if (b->idle > 0.15 && around->ready_limit >= most) {
+        advise_memory(l, now, b, most);
     } else if (b->idle > 0.4) {
         say(l, "batches are late though workers are idle %.0f %% of the time: the step varies; ",
             100 * b->idle);
-        say(l, "next step: ready_batches=%d", (int)around->ready_limit + 4);
+        say(l, "next step: ready_batches=%d", (int)fmin(around->ready_limit + 4, most));
         say_gain(l, speed_up(b, 1e9));
     } else {
         advise_computing(l, now, b, around);

@@ -108,7 +108,15 @@ static void a_small_budget_and_a_varying_step_are_told(void **state)
     assert_says(&s, 2, "wait for memory 40 % of the time, 500 of 1000 MB in use");
     s = run(2, 0.1, 6, 1);
     s.idle_ns = 12000000000;
-    assert_says(&s, 2, "next step: ready_batches");
+    assert_says(&s, 2, "next step: ready_batches=12");
+    char line[PEN_VERDICT_MAX];
+    pen__surroundings around = {.cores = 2, .max_workers = 4, .ready_limit = 8, .ready_max = 10};
+    assert_true(pen__verdict(&s, NULL, &around, line, sizeof line) > 0);
+    assert_non_null(strstr(line, "next step: ready_batches=10"));
+    around.ready_limit = around.ready_max = 1; /* nothing that a knob could do */
+    assert_true(pen__verdict(&s, NULL, &around, line, sizeof line) > 0);
+    assert_non_null(strstr(line, "idle 60 % of the time, for 1000 MB have room for 1 batch; next "
+                                 "step: a larger memory_budget"));
 }
 
 static void too_few_batches_say_nothing(void **state)
