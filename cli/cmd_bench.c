@@ -202,6 +202,18 @@ static bool run_epochs(const bench *b, const cli_open *open, usage *used, bench_
     return true;
 }
 
+/* A log that was asked for is there, or the command says that it is not. */
+static bool has_log(const bench *b, const pen_loader *loader)
+{
+    static const char fault[] = "the decision log cannot be written";
+    char reason[PEN_REASON_CAP] = "";
+    if (!b->stream.loader.decision_log || pen_loader_reason(loader, reason, sizeof reason) < 0 ||
+        strncmp(reason, fault, sizeof fault - 1) != 0)
+        return true;
+    cli_complain("%s", reason);
+    return false;
+}
+
 static int run(const bench *b, const char *spec)
 {
     cli_open open = {0};
@@ -218,7 +230,7 @@ static int run(const bench *b, const char *spec)
     if (!as_json)
         printf("%lld samples, %s, batch %d\n", (long long)pen_dataset_count(open.ds), b->stream.ops,
                b->stream.loader.batch_size);
-    const bool is_good = run_epochs(b, &open, &used, &waits, rates, as_json);
+    bool is_good = run_epochs(b, &open, &used, &waits, rates, as_json);
     usage_end(&used);
     bench_report report = {.spec = spec,
                            .stream = &b->stream,
@@ -231,6 +243,7 @@ static int run(const bench *b, const char *spec)
     pen_loader_get_stats(open.loader, &report.stats);
     if (is_good)
         (as_json ? bench_print_json : bench_print_text)(&report);
+    is_good &= has_log(b, open.loader);
     waits_fini(&waits);
     cli_close(&open);
     return is_good ? EXIT_OK : EXIT_FAILED;

@@ -25,7 +25,9 @@ bool device_parse(const char *text, device *out)
     bool is_good = end && end != text && *end == '\0' && out->mean_ms > 0 &&
                    out->mean_ms <= most_ms && out->jitter_ms >= 0 && out->jitter_ms <= out->mean_ms;
     if (!is_good)
-        cli_complain("--step-ms takes MEAN or MEAN,JITTER in milliseconds, not '%s'", text);
+        cli_complain("--step-ms takes MEAN or MEAN,JITTER in milliseconds, jitter at most the "
+                     "mean, not '%s'",
+                     text);
     return is_good;
 }
 

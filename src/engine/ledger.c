@@ -33,7 +33,7 @@ int pen__ledger_open(pen__ledger *ledger, const char *path, pen_error *err)
             open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     while (ledger->fd < 0 && errno == EINTR);
     if (ledger->fd < 0)
-        return pen__fail_errno(err, errno, "open the ledger", path);
+        return pen__fail_errno(err, errno, "open", path);
     struct stat st;
     if (fstat(ledger->fd, &st) == 0 && (S_ISREG(st.st_mode) || S_ISCHR(st.st_mode))) {
         if (S_ISREG(st.st_mode))

@@ -71,6 +71,13 @@ def test_bench_takes_memory_with_units_and_every_seed(folder: Path, memory: str)
     assert len(json.loads(run.stdout)["images_per_s"]) == 1
 
 
+def test_bench_says_that_decisions_were_not_written(folder: Path) -> None:
+    run = penstock("bench", folder, "--epochs", 8, "--step-ms", 40, "--decisions", "/dev/full")
+    assert run.returncode == 1
+    assert run.stderr == ("penstock: the decision log cannot be written: No space left on device\n")
+    assert json.loads(run.stdout)["verdict"]  # what was measured is told all the same
+
+
 def test_bench_beside_a_device_reports_what_the_run_cost(folder: Path, tmp_path: Path) -> None:
     log = tmp_path / "decisions.jsonl"
     device = ("--step-ms", "30,10", "--policy", "model", "--decisions", log)
