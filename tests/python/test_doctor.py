@@ -233,8 +233,8 @@ def seen_with(wait: float, step: float, n_workers: int, load: Load | None) -> Wa
         (1.0, 0, Load(1.0, 0.0, 0.0, 0.0), "num_workers=0"),
         (1.0, 2, Load(0.5, 3.4, 0.1, 0.0), "processor time: 4.0 of 4 cores"),
         (1.0, 1, Load(0.2, 1.0, 0.1, 0.0), "too few workers: all 1"),
-        (1.0, 2, Load(0.1, 0.1, 0.1, 0.0), "waits for something else"),
-        (1.0, 2, Load(0.1, 0.1, None, None), "waits for something else"),
+        (1.0, 2, Load(0.1, 0.1, 0.1, 0.0), "else than a processor: network or a lock"),
+        (1.0, 2, Load(0.1, 0.1, None, None), "else than a processor: storage, network or a lock"),
         (1.0, 2, Load(0.1, None, None, 0.0), "whether the workers are busy cannot be told"),
         (1.0, 2, Load(0.1, None, None, 0.9), "some task waits for storage 90%"),
         (1.0, 0, Load(1.0, None, None, 0.0), "num_workers=0"),
@@ -247,6 +247,13 @@ def test_bottlenecks_are_told_apart(
     monkeypatch.setattr(diagnosis, "usable_cores", lambda: 4)
     found = diagnosis.diagnose(seen_with(wait, 1.0, n_workers, load), None)
     assert said in found.bottleneck
+
+
+def test_workers_are_busy_while_there_are_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnosis, "usable_cores", lambda: 4)
+    load = Load(0.2, 0.75, 0.1, 0.0)
+    assert "something else" in diagnosis._busiest(load, 1, 0.0)
+    assert "too few workers" in diagnosis._busiest(load, 1, 0.1)  # as epochs began there were none
 
 
 def test_what_a_loader_beside_training_would_bring() -> None:

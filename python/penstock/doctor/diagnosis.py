@@ -115,10 +115,10 @@ def _bottleneck(watched: Watched, load: Load | None) -> str:
         return "the loader"
     if load.worker_cores is None and watched.loader.num_workers > 0:
         return _without_workers(load)
-    return _busiest(load, watched.loader.num_workers)
+    return _busiest(load, watched.loader.num_workers, watched.start_share)
 
 
-def _busiest(load: Load, n_workers: int) -> str:
+def _busiest(load: Load, n_workers: int, start_share: float) -> str:
     cores, workers = usable_cores(), load.worker_cores or 0.0
     busy = load.main_cores + workers + (load.other_cores or 0.0)
     if load.io_share is not None and load.io_share > 0.5 and workers < BUSY:
@@ -129,9 +129,11 @@ def _busiest(load: Load, n_workers: int) -> str:
         return "the loader runs in the training process, in turns with it (num_workers=0)"
     if busy > BUSY * cores:
         return f"processor time: {busy:.1f} of {cores} cores are busy, {workers:.1f} of them with loading"
-    if workers > BUSY * n_workers:
+    if workers > BUSY * n_workers * (1 - start_share):  # while there are any
         return f"too few workers: all {n_workers} are busy, {cores - busy:.1f} of {cores} cores are not"
-    return "the dataset waits for something else than a processor: storage, network or a lock"
+    is_no_storage = load.io_share is not None and load.io_share < LITTLE
+    where = "network or a lock" if is_no_storage else "storage, network or a lock"
+    return f"the dataset waits for something else than a processor: {where}"
 
 
 def _without_workers(load: Load) -> str:
