@@ -6,13 +6,15 @@ import threading
 
 from penstock import _core
 
+_DAY = 86400  # nobody looks at a longer trace, and a loader lives as long as its trace
+
 
 class Tracing:
     """Begins at once; a timer, the loader's end or the program's writes the file."""
 
     def __init__(self, core: _core.Loader, path: str | os.PathLike[str], seconds: float) -> None:
-        if not 0 < seconds <= threading.TIMEOUT_MAX:
-            raise ValueError(f"seconds must be above 0, not {seconds!r}")
+        if not isinstance(seconds, int | float) or not 0 < seconds <= _DAY:
+            raise ValueError(f"seconds must be above 0 and at most {_DAY}, not {seconds!r}")
         self._core, self._path = core, os.path.abspath(path)
         self._lock = threading.Lock()
         self._is_over = False

@@ -300,8 +300,9 @@ def test_a_trace_ends_by_itself(folder, ops, tmp_path):
                 pass
         loader.trace(tmp_path / "second.json")  # it is over
     assert json.loads(path.read_text())["traceEvents"]
-    with pytest.raises(ValueError, match="seconds must be above 0"):
-        loader.trace(path, 0)
+    for bad in (0, -1, float("nan"), 1e9, "5"):
+        with pytest.raises(ValueError, match="seconds must be above 0 and at most 86400"):
+            loader.trace(path, bad)  # type: ignore[arg-type]
 
 
 def test_others_go_on_while_a_trace_is_written(folder, ops, tmp_path):
