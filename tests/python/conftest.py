@@ -190,8 +190,9 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(code: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
         call = [sys.executable, "-X", "faulthandler", "-c", code, *map(str, arguments)]
         pipe = subprocess.PIPE
+        usual = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
         with subprocess.Popen(
-            call, stdout=pipe, stderr=pipe, text=True, env=os.environ | environment
+            call, stdout=pipe, stderr=pipe, text=True, env=usual | environment
         ) as program:
             try:
                 out, err = program.communicate(timeout=120)

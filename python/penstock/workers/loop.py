@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import gc
 import os
 import pickle
 import signal
@@ -69,9 +68,6 @@ class Worker:
 
     def run(self) -> None:
         keep_freed_memory()
-        # What was inherited stays: with torch these are 170,000 objects, and a full collection, which
-        # looks at all of them, took 74 to 87 ms and a copy of each page.  Now it takes 0.2 ms.
-        gc.freeze()
         try:
             self._begin()
         except BaseException as error:
