@@ -205,10 +205,9 @@ static bool run_epochs(const bench *b, const cli_open *open, usage *used, bench_
 /* A log that was asked for is there, or the command says that it is not. */
 static bool has_log(const bench *b, const pen_loader *loader)
 {
-    static const char fault[] = "the decision log cannot be written";
     char reason[PEN_REASON_CAP] = "";
     if (!b->stream.loader.decision_log || pen_loader_reason(loader, reason, sizeof reason) < 0 ||
-        strncmp(reason, fault, sizeof fault - 1) != 0)
+        strncmp(reason, PEN_LOG_FAULT, sizeof PEN_LOG_FAULT - 1) != 0)
         return true;
     cli_complain("%s", reason);
     return false;

@@ -138,7 +138,9 @@ PEN_API int pen_loader_set_policy(pen_loader *loader, const pen_knob_policy *pol
                                   pen_error *err);
 /* Never NULL: "fixed" where nobody turns knobs. */
 PEN_API const char *pen_loader_policy(const pen_loader *loader);
-/* What it last said, "" before it said anything. */
+/* What it last said, "" before it said anything.  Where there is a log that cannot be written, it
+ * begins with that. */
+#define PEN_LOG_FAULT "the decision log cannot be written"
 PEN_API int64_t pen_loader_reason(const pen_loader *loader, char *dst, size_t dst_cap);
 
 #endif

@@ -152,8 +152,7 @@ static void write_log(struct pen__control *c, const pen__decision *decision)
         return;
     pthread_mutex_lock(&c->lock);
     pen__ledger_close(&c->log); /* others look whether there is one */
-    snprintf(c->log_fault, sizeof c->log_fault, "the decision log cannot be written: %s",
-             strerror(-rc));
+    snprintf(c->log_fault, sizeof c->log_fault, PEN_LOG_FAULT ": %s", strerror(-rc));
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -6,8 +6,8 @@
  *     wanted rate   x = B / step, with a margin; at most what the cores bring, C / c
  *     workers       ceil(x c), at most C: more would only take turns, but for those that read
  *     reading       while r is small beside c, workers read for themselves: ceil(x (c + r))
- *                   while it is shorter than c, too, and as many more of them as read at a time:
- *                   what was read stays in its core's cache, and nobody is woken for it
+ *                   while it is below `by_workers` times c, too, and as many more of them as read
+ *                   at a time: what was read stays in its core's cache, and nobody is woken for it
  *                   else readers do: x r of them at once, on average (Little), and a margin
  *     ready batches 1 + ceil(p95 of a batch / step): those under way, and on top what keeps the
  *                   probability of running empty below 1 %: with a load of rho = m / step and
