@@ -120,39 +120,44 @@ static void model_tries_more_readers_than_there_are_workers(void **state)
     assert_reaches(&d, &w, 0.95);
 }
 
-/* Then readers are all there is. */
-static void model_has_readers_where_workers_are_pinned(void **state)
+/* Where workers may not be more than cores, readers are all there is. */
+static void has_readers_and_no_more_workers(world *w, driver *d, double share)
+{
+    for (int i = 0; i < 200; i++) {
+        run(d, w, 1);
+        assert_true(workers(d) <= 2);
+    }
+    assert_true(readers(&d->knobs) >= 1);
+    assert_reaches(d, w, share);
+}
+
+static void model_has_readers_where_workers_cannot_be_more(void **state)
 {
     (void)state;
-    for (int is_full = 0; is_full <= 1; is_full++) {
+    for (int is_pinned = 0; is_pinned <= 1; is_pinned++) {
         world w = usual();
         w.read_s = 0.4 * w.compute_s;
         driver d;
         start(&d, "model", &w);
-        d.table[PEN_KNOB_WORKERS].is_pinned = !is_full;
-        d.table[PEN_KNOB_WORKERS].max = is_full ? 2 : 4;
-        run(&d, &w, 100);
-        assert_true(readers(&d.knobs) >= 2 && workers(&d) == 2);
-        assert_reaches(&d, &w, 0.95);
+        d.table[PEN_KNOB_WORKERS].is_pinned = is_pinned;
+        d.table[PEN_KNOB_WORKERS].max = is_pinned ? 4 : 2;
+        has_readers_and_no_more_workers(&w, &d, 0.95);
     }
 }
 
 static void model_outnumbers_nobody_to_read(void **state)
 {
     (void)state;
-    for (int is_rank = 0; is_rank <= 1; is_rank++) {
-        world w = usual();
-        w.read_s = 0.4 * w.compute_s;
-        w.ranks = is_rank ? 2 : 0;
-        w.rivals = is_rank ? 0 : 1;
-        w.by_program = !is_rank;
+    world of_ranks = usual(), of_others = usual();
+    of_ranks.ranks = 2;
+    of_others.rivals = 1;
+    of_others.by_program = true;
+    world *const worlds[] = {&of_ranks, &of_others};
+    for (int i = 0; i < 2; i++) {
+        worlds[i]->read_s = 0.4 * worlds[i]->compute_s;
         driver d;
-        start(&d, "model", &w);
-        for (int i = 0; i < 200; i++) {
-            run(&d, &w, 1);
-            assert_true(workers(&d) <= 2);
-        }
-        assert_reaches(&d, &w, 0.9);
+        start(&d, "model", worlds[i]);
+        has_readers_and_no_more_workers(worlds[i], &d, 0.9);
     }
 }
 
@@ -234,7 +239,7 @@ int main(void)
         cmocka_unit_test(model_lets_readers_go_that_have_nothing_to_do),
         cmocka_unit_test(model_keeps_readers_that_are_missed_by_turns),
         cmocka_unit_test(model_tries_more_readers_than_there_are_workers),
-        cmocka_unit_test(model_has_readers_where_workers_are_pinned),
+        cmocka_unit_test(model_has_readers_where_workers_cannot_be_more),
         cmocka_unit_test(model_outnumbers_nobody_to_read),
         cmocka_unit_test(model_is_calm_on_a_wire_that_workers_share),
         cmocka_unit_test(model_is_good_and_calm_in_worlds_at_random),
