@@ -358,7 +358,7 @@ def test_a_pipeline_that_is_refused_says_nothing_of_others(node, folder, plain_o
 def test_a_server_that_comes_back_with_other_data_is_not_believed(
     tmp_path, folder, monkeypatch, plain_ops
 ):
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "6")  # a stall is a second
     other = shutil.copytree(folder, tmp_path / "other")
     with Node(x=folder) as node:
         remote = penstock.Dataset(node.url("x"))

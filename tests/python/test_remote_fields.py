@@ -491,10 +491,11 @@ def test_ctrl_c_ends_the_wait_for_fields(what, rich, monkeypatch):
     with serving("--name", "x", rich) as node:
         program = f"""
 import os, signal, penstock
+from interrupting import pause
 from penstock import transforms as T
 dataset = penstock.Dataset('penstock://127.0.0.1:{node.port}/x')
 batch = next(iter(penstock.Loader(dataset, [T.Resize((8, 8))], 40)))
-os.kill({node.process.pid}, signal.SIGSTOP)
+pause({node.process.pid})
 print("waiting", flush=True)
 try:
     {what}

@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 import random
 import re
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -19,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_folder
-from interrupting import interrupt
+from interrupting import interrupt, pause
 
 import penstock
 from penstock import transforms as T
@@ -286,7 +284,7 @@ def test_a_paused_server_is_routed_around(folder, ops, digests, monkeypatch):
             for batch in loader:
                 found += digests([batch])
                 if len(found) == 2:
-                    os.kill(servers[0][0].pid, signal.SIGSTOP)
+                    pause(servers[0][0].pid)
         assert found == wanted
     finally:
         for server, _ in servers:
@@ -298,7 +296,7 @@ def test_a_paused_server_alone_is_an_error_within_the_timeout(folder, ops, monke
     server, port = start(0, "--name", "x", folder)
     try:
         loader = penstock.Loader(f"penstock://127.0.0.1:{port}/x", ops, 4, num_workers=2)
-        server.send_signal(signal.SIGSTOP)
+        pause(server.pid)
         begin = time.monotonic()
         with pytest.raises(penstock.InputOutputError, match=f"127.0.0.1:{port}"):
             list(loader)
@@ -447,11 +445,11 @@ def test_ctrl_c_ends_the_wait_for_a_paused_server(what, folder, monkeypatch):
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "600")
     server, port = start(0, "--name", "x", folder)
     program = (
-        "import os, signal, sys, penstock\nfrom penstock import transforms as T\n"
+        "import os, signal, sys, penstock\nfrom interrupting import pause\nfrom penstock import transforms as T\n"
         f"dataset = penstock.Dataset('penstock://127.0.0.1:{port}/x')\n"
         + WAITS[what]
         + f"""
-os.kill({server.pid}, signal.SIGSTOP)
+pause({server.pid})
 print("waiting", flush=True)
 try:
     wait()
