@@ -150,6 +150,13 @@ static CURLcode allow_only_http(CURL *easy)
 #endif
 }
 
+/* A directory of certificates that is built into the library would be trusted as well. */
+static CURLcode trust_only(CURL *easy, const char *ca_file)
+{
+    const CURLcode code = curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    return code == CURLE_OK ? curl_easy_setopt(easy, CURLOPT_CAINFO, ca_file) : code;
+}
+
 int pen__http_prepare(const pen__http *http, CURL *easy, char *reason)
 {
     reason[0] = '\0';
@@ -165,7 +172,7 @@ int pen__http_prepare(const pen__http *http, CURL *easy, char *reason)
         curl_easy_setopt(easy, CURLOPT_USERAGENT, "penstock") == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_HTTPHEADER, http->headers) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason) == CURLE_OK &&
-        (!http->ca_file || curl_easy_setopt(easy, CURLOPT_CAINFO, http->ca_file) == CURLE_OK);
+        (!http->ca_file || trust_only(easy, http->ca_file) == CURLE_OK);
     return is_set ? 0 : PEN_ENOMEM;
 }
 
