@@ -35,6 +35,15 @@ static int check_progress(void *ctx, int64_t done, int64_t total)
     return check_signals(ctx);
 }
 
+/* A dataset that was opened; NULL and an exception if it was not, or if a signal came meanwhile. */
+static pen_dataset *opened(py_state *state, int rc, pen_dataset *dataset, const pen_error *err)
+{
+    if (rc == 0 && !PyErr_Occurred())
+        return dataset;
+    pen_dataset_unref(dataset);
+    return PyErr_Occurred() ? NULL : (pen_dataset *)py_raise(state, rc, err);
+}
+
 /* Open with Python's lock released; NULL and an exception on failure. */
 static pen_dataset *open_dataset(py_state *state, const char *path, const char *cache_dir,
                                  bool use_cache, bool allow_outside)
@@ -50,8 +59,7 @@ static pen_dataset *open_dataset(py_state *state, const char *path, const char *
     pen_error err = PY_NO_ERROR;
     int rc;
     Py_BEGIN_ALLOW_THREADS rc = pen_dataset_open(&dataset, path, &opts, &err);
-    Py_END_ALLOW_THREADS if (PyErr_Occurred()) return NULL;
-    return rc < 0 ? (pen_dataset *)py_raise(state, rc, &err) : dataset;
+    Py_END_ALLOW_THREADS return opened(state, rc, dataset, &err);
 }
 
 int py_optional_path(PyObject *object, void *out)
@@ -114,8 +122,7 @@ static pen_dataset *open_list(py_state *state, const file_list *list)
     Py_BEGIN_ALLOW_THREADS rc =
         pen_dataset_from_list(&dataset, list->root, list->paths.items, list->labels.data,
                               list->paths.n, list->classes.items, list->classes.n, &opts, &err);
-    Py_END_ALLOW_THREADS if (PyErr_Occurred()) return NULL;
-    return rc < 0 ? (pen_dataset *)py_raise(state, rc, &err) : dataset;
+    Py_END_ALLOW_THREADS return opened(state, rc, dataset, &err);
 }
 
 /* 0, or -1 with an exception. */

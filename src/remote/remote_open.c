@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "remote/remote_blame.h"
+#include "remote/remote_page.h"
 #include "remote/remote_part.h"
 #include "telemetry/limits.h"
 
@@ -33,6 +34,7 @@ typedef struct opening {
     int64_t done, total; /* samples */
     int64_t left_bytes;  /* of memory, for manifests */
     int64_t until_ns;    /* descriptions are waited for */
+    uint64_t alike;      /* 1 << number of each server that has the pages of its shard's first */
     pen__rng dice;       /* for pauses; no part of any stream */
 } opening;
 
@@ -95,25 +97,6 @@ static int64_t pause_of(opening *o, int n_tries, int64_t again_ns)
     return ns / ms_ns;
 }
 
-/* Ask until an answer comes or time is up. */
-static int ask_patiently(opening *o, int server, const char *tail, size_t max_bytes, pen_error *err)
-{
-    const int64_t began = pen__now_ns();
-    for (int n_tries = 1;; n_tries++) {
-        pen__http_answer answer;
-        int rc = ask(o, server, tail, max_bytes, &answer);
-        if (rc == 0)
-            return 0;
-        const int64_t ms = pause_of(o, n_tries, answer.again_ns);
-        bool is_late = pen__now_ns() - began + ms * ms_ns > o->http->timeout_ns;
-        if (!may_change(rc, &answer) || is_late)
-            return explain(o, server, rc, &answer, err);
-        rc = wait_ms(o, ms, err);
-        if (rc)
-            return rc;
-    }
-}
-
 static int describe(opening *o, int server, pen__part *part, pen__http_answer *answer,
                     pen_error *err)
 {
@@ -156,6 +139,8 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen__http_a
         rc = compare(o, part, *first, &other, server, err);
     }
     o->route->is_checked[server] = rc == 0;
+    if (rc == 0 && (*first == server || other.page == part->page))
+        o->alike |= UINT64_C(1) << server;
     pen__part_fini(&other);
     return rc;
 }
@@ -232,22 +217,57 @@ static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
     return PEN_EIO;
 }
 
-/* A page, from `server` or, where that fails, from one replica after the other. */
-static int ask_page(opening *o, int shard, int *server, int64_t page, pen_error *err)
+/* One try; a page that was damaged on its way counts as none. */
+static int ask_page(opening *o, int server, const char *tail, pen__http_answer *answer)
+{
+    int rc = ask(o, server, tail, PEN__PART_MAX_PAGE_BYTES, answer);
+    if (rc || pen__page_is_intact((const uint8_t *)o->body.data, o->body.len))
+        return rc;
+    *answer = (pen__http_answer){.again_ns = -1, .why = "the manifest's checksum differs"};
+    return PEN_EIO;
+}
+
+/* One try at each replica with the same pages, until one answers, which becomes *server; else
+ * *answer is what the first says. */
+static int ask_replicas(opening *o, int shard, int *server, const char *tail,
+                        pen__http_answer *answer)
 {
     const pen__remote_url *url = &o->route->url;
+    const int first = *server;
+    int rc = ask_page(o, first, tail, answer);
+    for (int i = 0; rc == PEN_EIO && i < url->n_servers; i++) {
+        pen__http_answer other;
+        if (i == first || url->servers[i].shard != shard || !(o->alike >> i & 1))
+            continue;
+        const int other_rc = ask_page(o, i, tail, &other);
+        if (other_rc == PEN_EIO)
+            continue;
+        *server = i;
+        *answer = other;
+        rc = other_rc;
+    }
+    return rc;
+}
+
+/* A page, from `server` if it can be had there: asked for until it comes or time is up. */
+static int get_page(opening *o, int shard, int *server, int64_t page, pen_error *err)
+{
     char tail[64];
     snprintf(tail, sizeof tail, "/manifest?page=%lld&headers=2&fields=1", (long long)page);
-    pen__http_answer answer;
-    if (ask(o, *server, tail, PEN__PART_MAX_PAGE_BYTES, &answer) == 0)
-        return 0;
-    for (int i = 0; i < url->n_servers; i++)
-        if (url->servers[i].shard == shard && i != *server && o->route->is_checked[i] &&
-            ask(o, i, tail, PEN__PART_MAX_PAGE_BYTES, &answer) == 0) {
-            *server = i;
+    const int64_t began = pen__now_ns();
+    for (int n_tries = 1;; n_tries++) {
+        pen__http_answer answer;
+        int rc = ask_replicas(o, shard, server, tail, &answer);
+        if (rc == 0)
             return 0;
-        }
-    return ask_patiently(o, *server, tail, PEN__PART_MAX_PAGE_BYTES, err);
+        const int64_t ms = pause_of(o, n_tries, answer.again_ns);
+        const bool is_late = pen__now_ns() - began + ms * ms_ns > o->http->timeout_ns;
+        if (!may_change(rc, &answer) || is_late)
+            return explain(o, *server, rc, &answer, err);
+        rc = wait_ms(o, ms, err);
+        if (rc)
+            return rc;
+    }
 }
 
 static int fill_part(opening *o, int shard, int server, pen__part *part, pen_error *err)
@@ -256,7 +276,7 @@ static int fill_part(opening *o, int shard, int server, pen__part *part, pen_err
     int64_t before = o->done;
     part->max_bytes = o->left_bytes;
     for (int64_t page = 0; rc == 0 && (int64_t)part->index.n < part->count; page++) {
-        rc = ask_page(o, shard, &server, page, err);
+        rc = get_page(o, shard, &server, page, err);
         if (rc)
             return rc;
         rc = pen__part_add_page(part, (const uint8_t *)o->body.data, o->body.len, err);

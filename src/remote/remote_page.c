@@ -25,11 +25,16 @@ static int corrupt(pen_error *err, size_t at, const char *what)
                      what);
 }
 
+bool pen__page_is_intact(const uint8_t *src, size_t len)
+{
+    return len >= TRAILER && pen__crc32c(0, src, len - TRAILER) == pen__le32(src + len - TRAILER);
+}
+
 static int check_head(const uint8_t *src, size_t len, uint64_t first, uint32_t n, pen_error *err)
 {
     if (len < HEAD + TRAILER || memcmp(src, "PENM", 4) != 0)
         return corrupt(err, 0, "it does not begin like one");
-    if (pen__crc32c(0, src, len - TRAILER) != pen__le32(src + len - TRAILER))
+    if (!pen__page_is_intact(src, len))
         return corrupt(err, len - TRAILER, "its checksum differs");
     if (pen__le32(src + 4) != VERSION)
         return corrupt(err, 4, "it has another version than 1");

@@ -8,6 +8,7 @@
 #ifndef PEN_REMOTE_REMOTE_PAGE_H
 #define PEN_REMOTE_REMOTE_PAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,9 @@ uint64_t pen__page_header(const uint8_t header[12]);
 
 /* Gets each record in turn; another answer than 0 ends the parsing with it. */
 typedef int (*pen__page_sink)(void *ctx, const pen__page_record *record, pen_error *err);
+
+/* Is it what was sent?  Whoever asks again gets another, if not. */
+bool pen__page_is_intact(const uint8_t *src, size_t len);
 
 /* Parse the page that begins with sample `first` and must hold `n` samples.  Never reads past
  * src+len, whatever the input.  PEN_ECORRUPT, or what the sink says. */
