@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from node_double import Node
 from PIL import Image
 
 import penstock
@@ -206,3 +207,40 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
             return subprocess.CompletedProcess(call, program.returncode, out, err)
 
     return run
+
+
+# ---- remote datasets ----
+
+
+@pytest.fixture
+def plain_remote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the environment but a timeout that no busy machine reaches."""
+    for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", "PENSTOCK_CA_FILE", "PENSTOCK_OFFLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "30")
+
+
+@pytest.fixture
+def node(folder: Path, shard: Path) -> Iterator[Node]:
+    """A storage node that can misbehave."""
+    with Node(pictures=folder, shard=shard) as found:
+        yield found
+
+
+@pytest.fixture
+def stream(ops: list[T.Transform], digests: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """Hashes of an epoch's batches; `between` is called after each batch."""
+
+    def read(path, workers=3, epochs=1, between=None, policy="fixed", **options):
+        # fixed: what nodes are asked to do stays the same
+        options["policy"] = policy
+        loader = penstock.Loader(path, ops, 4, shuffle=True, seed=5, num_workers=workers, **options)
+        found = []
+        for _ in range(epochs):
+            for batch in loader:
+                found += digests([batch])
+                if between:
+                    between()
+        return found
+
+    return read

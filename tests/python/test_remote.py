@@ -8,8 +8,6 @@ import os
 import random
 import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -18,7 +16,7 @@ from pathlib import Path
 
 import node_double
 import pytest
-from node_double import Node
+from node_double import Node, free_port
 
 import penstock
 from penstock import transforms as T
@@ -27,42 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 N = 23
 
 
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", "PENSTOCK_CA_FILE", "PENSTOCK_OFFLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "30")
-
-
-@pytest.fixture
-def node(folder: Path, shard: Path):
-    with Node(pictures=folder, shard=shard) as found:
-        yield found
-
-
-@pytest.fixture
-def stream(ops, digests):
-    """Hashes of an epoch's batches; `between` is called after each batch."""
-
-    def read(path, workers=3, epochs=1, between=None, policy="fixed", **options):
-        # fixed: what nodes are asked to do stays the same
-        options["policy"] = policy
-        loader = penstock.Loader(path, ops, 4, shuffle=True, seed=5, num_workers=workers, **options)
-        found = []
-        for _ in range(epochs):
-            for batch in loader:
-                found += digests([batch])
-                if between:
-                    between()
-        return found
-
-    return read
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+pytestmark = pytest.mark.usefixtures("plain_remote")
 
 
 # ---- the same as the local path ----
@@ -551,152 +514,7 @@ def test_a_loader_closes_while_its_server_stalls(node, plain_ops):
     assert time.monotonic() - begin < 4  # what stalls is given up after five seconds
 
 
-# ---- opening ----
-
-
-def asked(node: Node) -> int:
-    """How often it was asked what it holds."""
-    return sum(path.count("/") == 3 for _, path in node.seen)
-
-
-def test_opening_waits_for_nodes_that_start(folder, stream):
-    with Node(pictures=folder) as first, Node(pictures=folder) as second:
-        url = f"penstock://{first.address}+{second.address}/pictures"
-        wanted = penstock.Dataset(url).hash
-        for node in (first, second):
-            node.stop()
-        starters = [threading.Timer(0.3 * i, node.start) for i, node in enumerate((first, second))]
-        for starter in starters:
-            starter.start()
-        assert penstock.Dataset(url).hash == wanted
-        for starter in starters:
-            starter.join()
-
-
-def test_opening_waits_for_nobody_whom_it_does_not_need(folder, monkeypatch):
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
-    with Node(pictures=folder) as node:
-        url = f"penstock://127.0.0.1:{free_port()},{node.address}/pictures"
-        assert penstock.Dataset(url).hash == penstock.Dataset(folder).hash
-        assert asked(node) == 1
-
-
-def test_an_answer_that_will_not_change_is_an_error_at_once(folder, monkeypatch):
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
-    with Node(token="s3cret", pictures=folder) as node:
-        with pytest.raises(penstock.InputOutputError, match="401"):
-            penstock.Dataset(node.url("pictures"))
-        monkeypatch.setenv("PENSTOCK_TOKEN", "s3cret")
-        with pytest.raises(penstock.NotFoundError, match="has no dataset 'other'"):
-            penstock.Dataset(node.url("other"))
-        assert asked(node) == 2
-
-
-def test_one_that_refuses_is_not_asked_again_while_another_is_waited_for(folder, monkeypatch):
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
-    with Node(token="s3cret", pictures=folder) as node:
-        away = f"127.0.0.1:{free_port()}"
-        with pytest.raises(penstock.InputOutputError, match="none of 2 replicas") as caught:
-            penstock.Dataset(f"penstock://{node.address},{away}/pictures")
-        assert asked(node) == 1
-        assert f"{node.address} answers 401" in str(caught.value)
-        assert f"cannot ask {away} for 'pictures': connection refused" in str(caught.value)
-
-
-def test_what_cannot_be_opened_is_said_clearly(node, folder, monkeypatch):
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "0.5")
-    refused = f"penstock://127.0.0.1:{free_port()}/x"
-    with pytest.raises(penstock.InputOutputError, match="connection refused"):
-        penstock.Dataset(refused)
-    with pytest.raises(penstock.NotFoundError, match="has no dataset 'other'"):
-        penstock.Dataset(node.url("other"))
-    both = refused.replace("/x", ",127.0.0.1:1/x")
-    with pytest.raises(penstock.InputOutputError, match="none of 2 replicas answers") as caught:
-        penstock.Dataset(both)
-    for address in both.removeprefix("penstock://").removesuffix("/x").split(","):
-        assert f"cannot ask {address} for 'x': connection refused" in str(caught.value)
-    for url in ("penstock://", "penstock://host", "penstock:///name", "penstock://h:0/n"):
-        with pytest.raises(penstock.InvalidError, match="penstock://HOST"):
-            penstock.Dataset(url)
-
-
-def test_a_wrong_token_is_said_clearly(folder, monkeypatch, tmp_path):
-    with Node(token="s3cret", pictures=folder) as node:
-        with pytest.raises(penstock.InputOutputError, match="401, wrong token: give the node's"):
-            penstock.Dataset(node.url("pictures"))
-        monkeypatch.setenv("PENSTOCK_TOKEN", "s3cret")
-        assert len(penstock.Dataset(node.url("pictures"))) == N
-        monkeypatch.setenv("PENSTOCK_TOKEN", "two words")
-        with pytest.raises(penstock.InvalidError, match="no token has"):
-            penstock.Dataset(node.url("pictures"))
-        monkeypatch.delenv("PENSTOCK_TOKEN")
-        (tmp_path / "token").write_text("s3cret\n")
-        monkeypatch.setenv("PENSTOCK_TOKEN_FILE", str(tmp_path / "token"))
-        remote = penstock.Dataset(node.url("pictures"))
-        assert remote.read(0)
-        node.token = "changed"
-        with pytest.raises(penstock.InputOutputError, match="401"):
-            remote.read(1)
-
-
-@pytest.mark.parametrize(
-    ("lies", "words"),
-    [
-        ({"hash": "0" * 32}, "the manifest gives the dataset hash"),
-        ({"hash": "x"}, "has no hash"),
-        ({"count": 10**12}, "number of samples"),
-        ({"count": 2**30}, "number of samples"),
-        ({"count": N + 1}, "other samples"),
-        ({"page": 0}, "samples a page"),
-        ({"page": 2**17}, "samples a page"),
-        ({"bytes": 1}, "the manifest gives"),
-        ({"classes": ["ant", "ant"]}, "names a class twice"),
-        ({"classes": ["ant"]}, "fewer classes"),
-        ({"classes": "ant"}, "no list"),
-    ],
-)
-def test_a_description_that_lies_is_found_out(lies, words, node):
-    node.lies = lies
-    with pytest.raises(penstock.DataError, match=words) as caught:
-        penstock.Dataset(node.url("pictures"))
-    assert node.address in str(caught.value)
-
-
-def test_a_spoiled_page_is_found_out(node):
-    node.spoil_page = lambda page: page[:50] + bytes([page[50] ^ 1]) + page[51:]
-    with pytest.raises(penstock.DataError, match="checksum differs"):
-        penstock.Dataset(node.url("pictures"))
-
-
-# ---- TLS, forks, the command ----
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for 127.0.0.1 that nobody has heard of, with its key."""
-    if not shutil.which("openssl"):
-        pytest.skip("no openssl to make a certificate")
-    place = tmp_path_factory.mktemp("tls") / "node.pem"
-    call = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    call += ["-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(
-        [*call, "-keyout", place, "-out", f"{place}.crt"], check=True, capture_output=True
-    )
-    place.write_text(place.read_text() + Path(f"{place}.crt").read_text())
-    return place
-
-
-def test_tls_is_spoken_and_certificates_are_checked(certificate, folder, stream, monkeypatch):
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    with Node(context=context, pictures=folder) as node:
-        with pytest.raises(penstock.InputOutputError, match="certificate"):
-            penstock.Dataset(node.url("pictures"))
-        monkeypatch.setenv("PENSTOCK_CA_FILE", f"{certificate}.crt")
-        assert stream(node.url("pictures")) == stream(folder)
-        monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "0.5")
-        with pytest.raises(penstock.InputOutputError, match="cannot ask"):
-            penstock.Dataset(node.url("pictures").replace("penstocks", "penstock"))
+# ---- forks, the command, torch ----
 
 
 def test_a_forked_child_is_told_to_open_it_again(node):

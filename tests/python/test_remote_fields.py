@@ -47,11 +47,7 @@ def write_rich_tar(path: Path, count: int = 40, first: int = 0) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", "PENSTOCK_CA_FILE", "PENSTOCK_OFFLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "30")
+pytestmark = pytest.mark.usefixtures("plain_remote")
 
 
 @pytest.fixture(scope="module")

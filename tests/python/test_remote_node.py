@@ -26,11 +26,7 @@ COMMAND = Path(sys.executable).with_name("penstock")
 N = 23
 
 
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PENSTOCK_TOKEN", "PENSTOCK_TOKEN_FILE", "PENSTOCK_CA_FILE", "PENSTOCK_OFFLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "30")
+pytestmark = pytest.mark.usefixtures("plain_remote")
 
 
 def start(port: int, *arguments: object) -> tuple[subprocess.Popen[str], int]:
