@@ -175,12 +175,10 @@ pen__allow_bounds pen__allow_widest(const pen__allow *a)
 /* The forms within bounds. */
 static uint32_t forms_within(const pen__allow_bounds *bounds)
 {
-    const uint32_t coded_bytes =
-        1U << PEN__FORM_ZSTD | 1U << PEN__FORM_LZ4 | 1U << PEN__FORM_SNAPPY;
     const uint32_t coded_pixels = 1U << PEN__FORM_PIXELS_CODED;
     uint32_t forms = PEN__FORMS_ALL;
     if (bounds->codec < PEN_CODEC_BYTES)
-        forms &= ~coded_bytes;
+        forms &= ~PEN__FORMS_CODED_BYTES;
     if (bounds->codec < PEN_CODEC_PIXELS)
         forms &= ~coded_pixels;
     if (bounds->cut_wire == 0)

@@ -22,13 +22,12 @@ enum {
 };
 
 /* The forms that a field may have. */
-#define PEN__FIELD_FORMS \
-    (1U << PEN__FORM_RAW | 1U << PEN__FORM_ZSTD | 1U << PEN__FORM_LZ4 | 1U << PEN__FORM_SNAPPY)
+#define PEN__FIELD_FORMS (1U << PEN__FORM_RAW | PEN__FORMS_CODED_BYTES)
 
 /* Would coding be tried for `len` bytes? */
 static inline bool pen__field_may_shrink(uint32_t forms, size_t len)
 {
-    return len > PEN__FIELD_TINY && forms & PEN__FIELD_FORMS & ~(1U << PEN__FORM_RAW);
+    return len > PEN__FIELD_TINY && forms & PEN__FORMS_CODED_BYTES;
 }
 
 /* Write the smallest form of the `len` bytes at src that `forms` allows to dst; raw where none is

@@ -7,7 +7,8 @@
  *     cut            of a JPEG file: parses what the window needs, copies bits
  *     pixels         decodes, from the cut if there is one, and runs the line up to where the
  *                    image is smallest; plain, or coded where that is smaller
- *     zstd or lz4    of a file that is not compressed by itself
+ *     coded bytes    of a file that is not compressed by itself: the first of zstd, lz4 and snappy
+ *                    that may be sent
  *
  * The winner's payload is always behind the head in dst, or the winner is raw.
  *

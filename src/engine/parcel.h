@@ -31,6 +31,8 @@ typedef enum pen__form {
 
 /* A mask of forms has the bit 1 << form. */
 #define PEN__FORMS_ALL ((1U << PEN__FORM_COUNT) - 1)
+/* What is stored, coded. */
+#define PEN__FORMS_CODED_BYTES (1U << PEN__FORM_ZSTD | 1U << PEN__FORM_LZ4 | 1U << PEN__FORM_SNAPPY)
 /* Beside them in a mask: plain pixels are taken at the furthest cut allowed, not at the one where
  * they are fewest, and grey ones have all channels of the tensor, as other loaders hold them.  For
  * policies that are compared with. */

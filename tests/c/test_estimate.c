@@ -213,6 +213,19 @@ static void only_forms_that_are_wanted_and_smaller_are_offered(void **state)
     assert_int_equal(pen__estimate_offers(&e, 1U << PEN__FORM_RAW, o), 0);
 }
 
+static void files_that_are_no_jpeg_may_come_with_their_bytes_coded(void **state)
+{
+    (void)state;
+    pen__offer o[PEN__MAX_OFFERS];
+    pen__estimate e = three(INFINITY, INFINITY, 80000, 0.001, 10000, 0.002);
+    e.both.bytes = INFINITY;
+    assert_int_equal(pen__estimate_offers(&e, PEN__FORMS_ALL, o), 1);
+    assert_int_equal(o[0].forms & PEN__FORMS_CODED_BYTES, PEN__FORMS_CODED_BYTES);
+    const uint32_t plain = 1U << PEN__FORM_RAW | 1U << PEN__FORM_PIXELS;
+    assert_int_equal(pen__estimate_offers(&e, plain, o), 1); /* they may not where that is closed */
+    assert_int_equal(o[0].forms, plain);
+}
+
 static void offers_are_worth_less_and_less_whatever_the_figures(void **state)
 {
     (void)state;
@@ -251,6 +264,7 @@ int main(void)
         cmocka_unit_test(a_small_step_is_offered_before_a_large_one),
         cmocka_unit_test(a_step_that_pays_less_than_the_next_is_no_offer),
         cmocka_unit_test(only_forms_that_are_wanted_and_smaller_are_offered),
+        cmocka_unit_test(files_that_are_no_jpeg_may_come_with_their_bytes_coded),
         cmocka_unit_test(offers_are_worth_less_and_less_whatever_the_figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
