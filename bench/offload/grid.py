@@ -5,7 +5,7 @@
 | headline | a link that stays the bottleneck, all the storage CPU there is, a whole epoch of those that matter most |
 | tenth | the same with a tenth of the storage CPU that `auto` used in `headline` |
 | idle | a job that waits for its device: nothing should be offloaded, and nothing lost |
-| client | a job that waits for its own processor: nothing should be lost; to offload may help, as decoding moves away |
+| client | a job that waits for its own processor: nothing should be offloaded, nothing lost |
 | grid | every link with every quota and every device, some seconds of each |
 """
 

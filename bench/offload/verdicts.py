@@ -233,8 +233,8 @@ def idle(stored: Stored) -> list[Check]:
 
 
 def client(stored: Stored) -> list[Check]:
-    """A job that waits for its own processor: what it sends is its own affair, as decoding elsewhere may help it."""
-    return _lost(stored, "its own processor")[:1]
+    """A job that waits for its own processor."""
+    return _lost(stored, "its own processor")
 
 
 def grid(cells: dict[str, Stored]) -> list[Check]:
