@@ -51,7 +51,7 @@ static void set_servers(pen__courier *c)
     c->picker = (pen__picker){&c->waiting, c->servers, url->n_servers, PEN__REQUESTS_PER_SERVER};
 }
 
-int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *http,
+int pen__courier_create(pen__courier **out, const pen__remote_route *route, pen__http *http,
                         pen_error *err)
 {
     pen__courier *c = pen__calloc(1, sizeof *c);

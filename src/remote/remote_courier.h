@@ -14,15 +14,15 @@
 typedef struct pen__courier pen__courier;
 
 /* Where samples come from. */
-typedef struct pen__route {
+typedef struct pen__remote_route {
     pen__remote_url url;
     bool is_checked[PEN__REMOTE_MAX_SERVERS];               /* holds the right dataset, for sure */
     char hashes[PEN__REMOTE_MAX_SERVERS][PEN__DIGEST_TEXT]; /* of each shard */
     size_t max_description[PEN__REMOTE_MAX_SERVERS];        /* of each shard, in bytes */
-} pen__route;
+} pen__remote_route;
 
 /* `http` is taken over, also on failure.  PEN_ENOMEM. */
-int pen__courier_create(pen__courier **out, const pen__route *route, pen__http *http,
+int pen__courier_create(pen__courier **out, const pen__remote_route *route, pen__http *http,
                         pen_error *err);
 /* Memory that it takes while nobody is waiting. */
 size_t pen__courier_bytes(const pen__courier *courier);

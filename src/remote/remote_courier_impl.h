@@ -30,7 +30,7 @@ struct pen__courier {
     pthread_condattr_t monotonic;
     CURLM *multi;
     pen__http http;
-    pen__route route;
+    pen__remote_route route;
     pen__target target;
     pid_t pid;
     pen__request_owner owner;

@@ -26,7 +26,7 @@ enum {
 static const int64_t ms_ns = 1000000;
 
 typedef struct opening {
-    pen__route *route;
+    pen__remote_route *route;
     const pen__http *http;
     const pen_dataset_opts *opts;
     CURL *easy; /* one for all: its connections are used again */
@@ -310,7 +310,7 @@ static int fill_parts(opening *o, pen__part *parts, pen_error *err)
     return 0;
 }
 
-int pen__remote_fill(pen_dataset *ds, pen__route *route, const pen__http *http,
+int pen__remote_fill(pen_dataset *ds, pen__remote_route *route, const pen__http *http,
                      const pen_dataset_opts *opts, pen_error *err)
 {
     int n = route->url.n_shards;

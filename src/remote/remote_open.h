@@ -12,7 +12,7 @@
  * needed.  One that answers otherwise than the others is an error at once, and so is an answer that
  * waiting would not change.  Where nobody answers, or something fails later, it is tried again for
  * http->timeout_ns. */
-int pen__remote_fill(pen_dataset *ds, pen__route *route, const pen__http *http,
+int pen__remote_fill(pen_dataset *ds, pen__remote_route *route, const pen__http *http,
                      const pen_dataset_opts *opts, pen_error *err);
 
 #endif

@@ -40,8 +40,7 @@ typedef struct pen__part {
 
 void pen__part_fini(pen__part *part);
 
-/* Read a description: {"count", "bytes", "hash", "classes", "page"}.  PEN_ECORRUPT, PEN_ELIMIT,
- * PEN_ENOMEM. */
+/* Read a description: {"count", "bytes", "hash", "classes", "page"}.  PEN_ECORRUPT, PEN_ENOMEM. */
 int pen__part_describe(pen__part *part, const char *json, size_t len, pen_error *err);
 /* How many samples the page that begins with the next one has. */
 uint32_t pen__part_next_page(const pen__part *part);

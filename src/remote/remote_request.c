@@ -331,12 +331,12 @@ int pen__request_samples(pen__request *request, const pen__target *target, pen__
     return 0;
 }
 
-pen__pace pen__request_pace(const pen__request *request, int64_t now_ns)
+pen__server_pace pen__request_pace(const pen__request *request, int64_t now_ns)
 {
     const double seconds = (double)(now_ns - request->began_ns + 1) / 1e9;
     const int n_whole =
         request->n_items - request->n_open - !pen__frames_is_between(&request->frames);
-    return (pen__pace){(double)request->n_bytes / seconds, n_whole / seconds};
+    return (pen__server_pace){(double)request->n_bytes / seconds, n_whole / seconds};
 }
 
 bool pen__request_is_stuck(const pen__request *request, const pen__http *http, int64_t now_ns,

@@ -105,7 +105,7 @@ pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char
                                 size_t cause_cap, int64_t *again_ns);
 
 /* How fast it brings its samples, or brought them. */
-pen__pace pen__request_pace(const pen__request *request, int64_t now_ns);
+pen__server_pace pen__request_pace(const pen__request *request, int64_t now_ns);
 
 /* Is there no use in waiting for it, as too little came for too long?  Then `cause` says so. */
 bool pen__request_is_stuck(const pen__request *request, const pen__http *http, int64_t now_ns,

@@ -217,7 +217,7 @@ static bool is_slow(const pen__courier *c, const pen__request *request, int64_t 
 
 static void put_slow_aside(pen__courier *c, pen__request *request, int64_t now)
 {
-    const pen__pace pace = pen__request_pace(request, now);
+    const pen__server_pace pace = pen__request_pace(request, now);
     char cause[96];
     snprintf(cause, sizeof cause, "it brings %.0f bytes a second, far fewer than others",
              pace.bytes);

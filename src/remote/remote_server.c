@@ -195,7 +195,8 @@ pen__server *pen__server_choose(pen__server *servers, int n, int shard, int64_t 
     return best;
 }
 
-bool pen__server_lags(const pen__server *servers, int n, const pen__server *server, pen__pace pace)
+bool pen__server_lags(const pen__server *servers, int n, const pen__server *server,
+                      pen__server_pace pace)
 {
     for (int i = 0; i < n; i++) {
         const pen__server *other = &servers[i];

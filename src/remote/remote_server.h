@@ -37,9 +37,9 @@ typedef struct pen__server_pipeline {
 } pen__server_pipeline;
 
 /* How fast a request brings what was asked for. */
-typedef struct pen__pace {
+typedef struct pen__server_pace {
     double bytes, samples; /* a second; 0: unknown */
-} pen__pace;
+} pen__server_pace;
 
 typedef struct pen__server {
     char label[PEN__REMOTE_LABEL];
@@ -53,7 +53,7 @@ typedef struct pen__server {
     double repeats;                /* that count against its budget, */
     int64_t repeats_ns;            /* at this time */
     char cause[PEN__SERVER_CAUSE]; /* of the last failure; "" if there was none */
-    pen__pace pace;                /* of the last request */
+    pen__server_pace pace;         /* of the last request */
     pen__server_pipeline pipelines[PEN__SERVER_PIPELINES];
     int n_noted; /* so far: the oldest gives way, and is simply found out again */
     char forgotten[PEN__DIGEST_TEXT]; /* the last one it had forgotten after it was told, or "" */
@@ -103,6 +103,7 @@ pen__server *pen__server_choose(pen__server *servers, int n, int shard, int64_t 
 
 /* Does a request to `server` go so slowly that another of the shard, which works, would have done
  * it several times over? */
-bool pen__server_lags(const pen__server *servers, int n, const pen__server *server, pen__pace pace);
+bool pen__server_lags(const pen__server *servers, int n, const pen__server *server,
+                      pen__server_pace pace);
 
 #endif

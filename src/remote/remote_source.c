@@ -22,8 +22,8 @@ typedef struct remote_state {
     void *waiting_ctx;
 } remote_state;
 
-static int fill(pen_dataset *ds, const char *spec, pen__route *route, const pen_dataset_opts *opts,
-                pen_error *err)
+static int fill(pen_dataset *ds, const char *spec, pen__remote_route *route,
+                const pen_dataset_opts *opts, pen_error *err)
 {
     remote_state *state = ds->state;
     pen__http http;
@@ -43,7 +43,7 @@ static int remote_open(pen_dataset *ds, const char *spec, const pen_dataset_opts
                        pen_error *err)
 {
     remote_state *state = ds->state = pen__calloc(1, sizeof(remote_state));
-    pen__route *route = pen__calloc(1, sizeof *route);
+    pen__remote_route *route = pen__calloc(1, sizeof *route);
     if (state) {
         state->waiting = opts->waiting;
         state->waiting_ctx = opts->waiting_ctx;

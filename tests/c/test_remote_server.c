@@ -223,15 +223,16 @@ static void who_brings_far_less_than_others_lags(void **state)
 {
     (void)state;
     pen__server servers[3] = {{.is_checked = true}, {.is_checked = true}, {.shard = 1}};
-    const pen__pace slow = {1000, 1};
+    const pen__server_pace slow = {1000, 1};
     assert_false(pen__server_lags(servers, 3, &servers[0], slow)); /* of others nothing is known */
-    servers[1].pace = (pen__pace){9000, 9};
+    servers[1].pace = (pen__server_pace){9000, 9};
     assert_true(pen__server_lags(servers, 3, &servers[0], slow));
     assert_false(pen__server_lags(servers, 3, &servers[1], slow)); /* it is the only one it knows */
     assert_false(pen__server_lags(servers, 3, &servers[2], slow)); /* another shard */
     assert_false(
-        pen__server_lags(servers, 3, &servers[0], (pen__pace){2000, 0}));        /* a large file */
-    assert_false(pen__server_lags(servers, 3, &servers[0], (pen__pace){10, 2})); /* small ones */
+        pen__server_lags(servers, 3, &servers[0], (pen__server_pace){2000, 0})); /* a large file */
+    assert_false(
+        pen__server_lags(servers, 3, &servers[0], (pen__server_pace){10, 2})); /* small ones */
     servers[1].n_faults = 1;
     assert_false(pen__server_lags(servers, 3, &servers[0], slow)); /* nobody to go to */
 }
