@@ -160,13 +160,14 @@ static CURLcode trust_only(CURL *easy, const char *ca_file)
 int pen__http_prepare(const pen__http *http, CURL *easy, char *reason)
 {
     reason[0] = '\0';
+    /* For speed alone.  libcurl 7.88 refuses it for a handle whose last host was not found. */
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER);
     bool is_set =
         allow_only_http(easy) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_NOPROXY, "*") == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
-        curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER) == CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)(http->stall_ns / 1000000 + 1)) ==
             CURLE_OK &&
         curl_easy_setopt(easy, CURLOPT_USERAGENT, "penstock") == CURLE_OK &&
@@ -233,12 +234,13 @@ typedef struct getting {
     CURL *easy;
     const pen_dataset_opts *opts;
     int64_t done, total;
+    int64_t until_ns; /* all of it has to be there */
     int64_t moved_at; /* when a byte came last */
     curl_off_t n_bytes;
     pen__text *body;
     size_t max_bytes;
     pen__http_answer *answer;
-    bool is_stalled;
+    bool is_stalled, is_late;
 } getting;
 
 /* What is no answer may only complain. */
@@ -284,8 +286,9 @@ static int watch(void *ctx, curl_off_t down_total, curl_off_t down, curl_off_t u
         g->moved_at = now;
     g->n_bytes = down + up;
     g->is_stalled = now - g->moved_at > g->http->stall_ns;
+    g->is_late = now > g->until_ns;
     g->answer->is_cancelled = pen__dataset_report(g->opts, g->done, g->total, NULL) != 0;
-    return g->is_stalled || g->answer->is_cancelled;
+    return g->is_stalled || g->is_late || g->answer->is_cancelled;
 }
 
 /* A server that closes while we write must not end the program, whatever it does with SIGPIPE. */
@@ -326,6 +329,8 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
     else if (g->is_stalled)
         snprintf(answer->why, sizeof answer->why, "no byte for %.1f s",
                  (double)g->http->stall_ns / 1e9);
+    else if (g->is_late)
+        snprintf(answer->why, sizeof answer->why, "half an answer in time");
     else if (code != CURLE_OK)
         pen__http_explain(easy, code, reason, answer->why, sizeof answer->why);
     else if (answer->status != 200)
@@ -341,8 +346,8 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
 }
 
 int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max_bytes,
-                  const pen_dataset_opts *opts, int64_t done, int64_t total, pen__text *body,
-                  pen__http_answer *answer)
+                  int64_t until_ns, const pen_dataset_opts *opts, int64_t done, int64_t total,
+                  pen__text *body, pen__http_answer *answer)
 {
     char reason[CURL_ERROR_SIZE];
     *answer = (pen__http_answer){.again_ns = -1};
@@ -350,6 +355,7 @@ int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max
     getting g = {.http = http, .easy = easy, .opts = opts, .done = done, .total = total};
     g.body = body;
     g.max_bytes = max_bytes;
+    g.until_ns = until_ns;
     g.moved_at = pen__now_ns();
     g.answer = answer;
     curl_easy_reset(easy);

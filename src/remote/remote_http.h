@@ -46,11 +46,11 @@ typedef struct pen__http_answer {
     bool is_for_good; /* nothing came, and asking again would not change that */
 } pen__http_answer;
 
-/* GET `url`, in the caller's thread, up to max_bytes into `body`, which is emptied first.
- * opts->progress hears (done, total) now and then.  PEN_OK for status 200; PEN_EIO otherwise, or
- * PEN_ENOMEM, PEN_ECANCELED.  Look into `answer` for what happened. */
+/* GET `url`, in the caller's thread, up to max_bytes and until then into `body`, which is emptied
+ * first.  opts->progress hears (done, total) now and then.  PEN_OK for status 200; PEN_EIO
+ * otherwise, or PEN_ENOMEM, PEN_ECANCELED.  Look into `answer` for what happened. */
 int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max_bytes,
-                  const pen_dataset_opts *opts, int64_t done, int64_t total, pen__text *body,
-                  pen__http_answer *answer);
+                  int64_t until_ns, const pen_dataset_opts *opts, int64_t done, int64_t total,
+                  pen__text *body, pen__http_answer *answer);
 
 #endif

@@ -43,15 +43,16 @@ static int cancelled(pen_error *err)
     return pen__fail(err, PEN_ECANCELED, -1, "opening the dataset was cancelled");
 }
 
-/* One try at one server: "/v1/data/NAME" and `tail`. */
-static int ask(opening *o, int server, const char *tail, size_t max_bytes, pen__http_answer *answer)
+/* One try at one server: "/v1/data/NAME" and `tail`.  An answer may drip for so long. */
+static int ask(opening *o, int server, const char *tail, size_t max_bytes, int64_t patience_ns,
+               pen__http_answer *answer)
 {
     const pen__remote_url *url = &o->route->url;
     char text[PEN__REQUEST_URL];
     snprintf(text, sizeof text, "%s://%s/v1/data/%s%s", url->is_tls ? "https" : "http",
              url->servers[server].label, url->name, tail);
-    return pen__http_get(o->http, o->easy, text, max_bytes, o->opts, o->done, o->total, &o->body,
-                         answer);
+    return pen__http_get(o->http, o->easy, text, max_bytes, pen__now_ns() + patience_ns, o->opts,
+                         o->done, o->total, &o->body, answer);
 }
 
 static int explain(const opening *o, int server, int rc, const pen__http_answer *answer,
@@ -97,10 +98,10 @@ static int64_t pause_of(opening *o, int n_tries, int64_t again_ns)
     return ns / ms_ns;
 }
 
-static int describe(opening *o, int server, pen__part *part, pen__http_answer *answer,
-                    pen_error *err)
+static int describe(opening *o, int server, int64_t patience_ns, pen__part *part,
+                    pen__http_answer *answer, pen_error *err)
 {
-    int rc = ask(o, server, "", PEN__PART_MAX_DESCRIPTION, answer);
+    int rc = ask(o, server, "", PEN__PART_MAX_DESCRIPTION, patience_ns, answer);
     if (rc)
         return explain(o, server, rc, answer, err);
     rc = pen__part_describe(part, o->body.data ? o->body.data : "", o->body.len, err);
@@ -128,7 +129,9 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen__http_a
                 pen_error *err)
 {
     pen__part other = {0};
-    int rc = describe(o, server, &other, answer, err);
+    /* one answer is enough to begin with: others are there to be compared with it */
+    const int64_t patience_ns = *first < 0 ? o->http->timeout_ns : o->http->stall_ns;
+    int rc = describe(o, server, patience_ns, &other, answer, err);
     if (rc == 0 && *first < 0) {
         *part = other;
         o->route->max_description[o->route->url.servers[server].shard] =
@@ -220,7 +223,7 @@ static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
 /* One try; a page that was damaged on its way counts as none. */
 static int ask_page(opening *o, int server, const char *tail, pen__http_answer *answer)
 {
-    int rc = ask(o, server, tail, PEN__PART_MAX_PAGE_BYTES, answer);
+    int rc = ask(o, server, tail, PEN__PART_MAX_PAGE_BYTES, o->http->timeout_ns, answer);
     if (rc || pen__page_is_intact((const uint8_t *)o->body.data, o->body.len))
         return rc;
     *answer = (pen__http_answer){.again_ns = -1, .why = "the manifest's checksum differs"};

@@ -149,6 +149,8 @@ class Handler(BaseHTTPRequestHandler):
         shelf = self.node.shelves.get(parts[2]) if parts[:2] == ["v1", "data"] else None
         if not shelf:
             self.refuse(404, "no such dataset")
+        elif self.node.drips:
+            self.drip()
         elif len(parts) == 3:
             self.reply(200, json.dumps(shelf.describe(parts[2]) | self.node.lies).encode())
         else:
@@ -159,6 +161,14 @@ class Handler(BaseHTTPRequestHandler):
                 self.reply(200, gzip.compress(page), Content_Encoding="gzip")
             else:
                 self.reply(200, page)
+
+    def drip(self) -> None:
+        """A byte now and then, and no end."""
+        self.send_response(200)
+        self.send_header("Content-Length", "1000000")
+        self.end_headers()
+        while not self.node.released.wait(0.002):
+            self.wfile.write(b" ")
 
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -389,6 +399,7 @@ class Node:
         self.spoil_page: Callable[[bytes], bytes] = lambda page: page
         self.lies: dict[str, Any] = {}
         self.refuses_pipelines = False
+        self.drips = False  # instead of telling what it holds
         self.knows_fields = True  # as nodes did not at first
         self.pipelines: set[str] = set()
         self.seen: list[tuple[str, str]] = []

@@ -129,6 +129,31 @@ def test_a_description_that_lies_is_found_out(lies, words, node):
     assert node.address in str(caught.value)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_replica_whose_name_nobody_knows_is_routed_around(order, node, folder, stream):
+    """Asked again and again; a name of that length is known without asking anybody."""
+    replicas = [node.address, "x" * 64 + ":7470"][::order]
+    assert stream(f"penstock://{','.join(replicas)}/pictures", epochs=2) == stream(folder, epochs=2)
+
+
+def test_a_name_that_nobody_knows_is_said_clearly(monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    with pytest.raises(penstock.InputOutputError, match="resolve host"):
+        penstock.Dataset(f"penstock://{'x' * 64}/pictures")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_answer_that_does_not_end_is_not_waited_for(order, node, folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "6")
+    with Node(pictures=folder) as dripping:
+        dripping.drips = True
+        url = f"penstock://{','.join([dripping.address, node.address][::order])}/pictures"
+        assert penstock.Dataset(url).hash == penstock.Dataset(folder).hash
+        monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+        with pytest.raises(penstock.InputOutputError, match="half an answer in time"):
+            penstock.Dataset(dripping.url("pictures"))
+
+
 # ---- damage on the way ----
 
 
