@@ -162,8 +162,12 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ow
  * is in the header.  Numbers and "localhost" are fine. */
 static bool is_host_plain(const char *host)
 {
-    if (!host || *host == '[')
+    if (!host)
         return true;
+    if (*host == '[') {
+        const size_t end = 1 + strspn(host + 1, "0123456789abcdefABCDEF:.%");
+        return host[end] == ']' && (host[end + 1] == '\0' || host[end + 1] == ':');
+    }
     const size_t n = strcspn(host, ":");
     return strspn(host, "0123456789.") == n || (n == 9 && strncasecmp(host, "localhost", 9) == 0);
 }
