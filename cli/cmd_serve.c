@@ -109,25 +109,42 @@ static char *read_text(const char *path)
     char *text = file ? calloc(1, MAX_FILE + 2) : NULL;
     const size_t n = text ? fread(text, 1, MAX_FILE + 1, file) : 0;
     const bool is_bad = !text || ferror(file) || n > MAX_FILE;
+    const bool is_binary = !is_bad && memchr(text, '\0', n);
     const int reason = errno;
     if (file)
         fclose(file);
-    if (!is_bad)
+    if (!is_bad && !is_binary)
         return text;
-    cli_complain("cannot read '%s': %s", path, n > MAX_FILE ? "too long" : strerror(reason));
+    cli_complain("cannot read '%s': %s", path,
+                 is_binary      ? "it is no text"
+                 : n > MAX_FILE ? "too long"
+                                : strerror(reason));
     free(text);
     return NULL;
 }
 
-static char *read_token(const char *path)
+/* One that nobody else should know. */
+static char *read_secret(const char *path)
 {
     struct stat st;
     char *text = read_text(path);
+    if (text && stat(path, &st) == 0 && (st.st_mode & (S_IRGRP | S_IROTH)))
+        cli_complain("'%s' can be read by others: chmod 600 it", path);
+    return text;
+}
+
+static char *read_token(const char *path)
+{
+    char *text = read_secret(path);
     if (!text)
         return NULL;
-    if (stat(path, &st) == 0 && (st.st_mode & (S_IRGRP | S_IROTH)))
-        cli_complain("'%s' can be read by others: chmod 600 it", path);
-    text[strcspn(text, "\r\n")] = '\0';
+    const size_t n = strcspn(text, "\r\n");
+    if (text[n + strspn(text + n, "\r\n")]) {
+        cli_complain("'%s' has more than one line: a token is one", path);
+        free(text);
+        return NULL;
+    }
+    text[n] = '\0';
     return text;
 }
 
@@ -224,7 +241,7 @@ static bool take(serving *s, int option, const char *text)
     case OPT_CERT:
         return (s->cert = read_text(text)) != NULL;
     case OPT_KEY:
-        return (s->key = read_text(text)) != NULL;
+        return (s->key = read_secret(text)) != NULL;
     case 'h':
         return s->is_help = true;
     default:

@@ -426,6 +426,23 @@ def test_beyond_this_machine_needs_a_token_or_tls(folder: Path) -> None:
     assert "token, or TLS" in refused("--listen", "[::]:0", folder)
 
 
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:7470", 200),
+        ("[::1]", 200),
+        ("[::1]:7470", 200),
+        ("evil.example", 403),
+        ("[::1].evil.example", 403),
+        ("[evil.example]", 403),
+    ],
+)
+def test_pages_of_others_cannot_read_what_is_served_here(
+    node: Node, host: str, status: int
+) -> None:
+    assert node.ask("GET", "/v1", Host=host)[0] == status
+
+
 def test_a_token_is_wanted(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
@@ -564,4 +581,8 @@ def test_wrong_use_is_told(folder: Path, tmp_path: Path) -> None:
     assert "--cpus" in refused(folder, "--cpus", "0")
     assert "127.0.0.1:7470" in refused(folder, "--listen", "nowhere")
     assert "cannot read" in refused(folder, "--token-file", tmp_path / "none")
+    token = tmp_path / "token"
+    for text, words in ((b"one\ntwo\n", "more than one line"), (b"o\0ne", "it is no text")):
+        token.write_bytes(text)
+        assert words in refused(folder, "--token-file", token)
     assert "max_header_bytes" in refused(folder, "--max-header", "10")
