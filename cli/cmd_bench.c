@@ -24,7 +24,8 @@ static void help(void)
          "  --step-ms M[,J]    after each batch be busy for M ms, give or take J, as a device\n"
          "                     would be that needs no CPU\n"
          "  --policy NAME      who turns the knobs: fixed (default), rules, hillclimb, model\n"
-         "  --set KNOB=N       set and pin a knob: workers, ready_batches, read_ahead, io\n"
+         "  --set KNOB=N       set and pin a knob: workers, ready_batches, read_ahead, io;\n"
+         "                     of remote datasets also offload (0 or 1), cut_wire, codec\n"
          "  --decisions FILE   append what the policy decides, a line of JSON each period\n"
          "  --json             JSON also on a terminal");
 }
@@ -67,7 +68,8 @@ static bool parse_knob(const char *text, bench *b)
         knob = pen_knob_find(name);
     }
     if (knob < 0 || knob_kinds[knob] == PEN_KNOB_KIND_SHARE) {
-        cli_complain("--set takes workers=N, ready_batches=N, read_ahead=N or io=N, not '%s'",
+        cli_complain("--set takes workers=N, ready_batches=N, read_ahead=N, io=N, offload=N, "
+                     "cut_wire=N or codec=N, not '%s'",
                      text);
         return false;
     }
