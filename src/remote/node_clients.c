@@ -8,6 +8,7 @@
  * Requests and CPU time are buckets that fill with time: what is in them may be used at once.
  * Whose sample is next is decided in node_share.c.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -19,6 +20,10 @@ enum {
     CPU_AT_ONCE_S = 2,
     NONE = -1,
 };
+
+/* CPUs that reading orders may use however small the limit is: several times what eight loaders of
+ * one machine need, so that no limit keeps them from asking. */
+static const double least_reading_cpus = 0.05;
 
 int pen__clients_init(pen__clients *clients, int max_connections)
 {
@@ -102,6 +107,11 @@ bool pen__clients_may_connect(const pen__clients *clients, const struct sockaddr
     return index == NONE || clients->all[index].n_peers < opts->max_per_client;
 }
 
+static double reading_cpus(const pen_node_opts *opts)
+{
+    return fmax(opts->cpus_per_client, least_reading_cpus);
+}
+
 pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
                                 int64_t now_ns, const pen_node_opts *opts)
 {
@@ -116,7 +126,8 @@ pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *ad
         clients->all[index] = (pen__client){.next = *chain,
                                             .filled_ns = now_ns,
                                             .tokens = opts->requests_per_s * REQUESTS_AT_ONCE_S,
-                                            .cpu_s = opts->cpus_per_client * CPU_AT_ONCE_S};
+                                            .cpu_s = opts->cpus_per_client * CPU_AT_ONCE_S,
+                                            .read_s = reading_cpus(opts) * CPU_AT_ONCE_S};
         memcpy(clients->all[index].address, key, sizeof key);
         *chain = index;
     }
@@ -141,6 +152,7 @@ static void fill_buckets(pen__client *client, int64_t now_ns, const pen_node_opt
     client->filled_ns = now_ns;
     client->tokens = fill(client->tokens, opts->requests_per_s, REQUESTS_AT_ONCE_S, elapsed_s);
     client->cpu_s = fill(client->cpu_s, opts->cpus_per_client, CPU_AT_ONCE_S, elapsed_s);
+    client->read_s = fill(client->read_s, reading_cpus(opts), CPU_AT_ONCE_S, elapsed_s);
 }
 
 bool pen__client_may_ask(pen__client *client, int64_t now_ns, const pen_node_opts *opts)
@@ -171,9 +183,28 @@ void pen__client_used(pen__client *client, int64_t cpu_ns)
     client->cpu_s -= (double)cpu_ns * 1e-9;
 }
 
+/* Down to `least_s`, and not below. */
+static void take_cpu(pen__client *client, int64_t cpu_ns, double least_s)
+{
+    if (client->cpu_s > least_s)
+        client->cpu_s = fmax(client->cpu_s - (double)cpu_ns * 1e-9, least_s);
+}
+
 void pen__client_took(pen__client *client, int64_t cpu_ns)
 {
-    const double left = client->cpu_s - (double)cpu_ns * 1e-9;
-    if (client->cpu_s > 0)
-        client->cpu_s = left > 0 ? left : 0;
+    take_cpu(client, cpu_ns, 0);
+}
+
+bool pen__client_may_be_read(pen__client *client, int64_t now_ns, const pen_node_opts *opts)
+{
+    fill_buckets(client, now_ns, opts);
+    return opts->cpus_per_client <= 0 || client->read_s > 0;
+}
+
+/* Both together stay within the limit: who has it all used up by orders gets nothing packed.  But
+ * blocks are still to be had. */
+void pen__client_was_read(pen__client *client, int64_t cpu_ns, const pen_node_opts *opts)
+{
+    client->read_s -= (double)cpu_ns * 1e-9;
+    take_cpu(client, cpu_ns, -opts->cpus_per_client * CPU_AT_ONCE_S / 2);
 }

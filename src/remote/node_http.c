@@ -307,6 +307,8 @@ static enum MHD_Result receive(pen__exchange *x, const char *bytes, size_t len)
 
 /* ---- what is asked for ---- */
 
+static const char spent[] = "this address has used its processor time";
+
 /* Blocks have no smaller form for who has used its processor time: it comes back later. */
 static bool may_work(const pen__exchange *x)
 {
@@ -322,8 +324,7 @@ static enum MHD_Result wait_for_block(pen__exchange *x)
 {
     pen_node *node = x->node;
     if (!may_work(x))
-        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE,
-                                 "this address has used its processor time");
+        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, spent);
     MHD_suspend_connection(x->connection);
     pthread_mutex_lock(&node->lock);
     x->phase = PEN__PHASE_WAITING;
@@ -383,11 +384,20 @@ static pen_pipeline *find_pipeline(pen_node *node, const char *hash)
     return pipe;
 }
 
-/* Reading a body is done for its client as packing is. */
+/* Reading a body is done for its client as packing is, and here: nobody else's request comes in
+ * meanwhile. */
+static bool may_be_read(const pen__exchange *x)
+{
+    pthread_mutex_lock(&x->node->lock);
+    const bool may = pen__client_may_be_read(x->client, pen__now_ns(), &x->node->opts);
+    pthread_mutex_unlock(&x->node->lock);
+    return may;
+}
+
 static void charge(pen__exchange *x, int64_t cpu_ns)
 {
     pthread_mutex_lock(&x->node->lock);
-    pen__client_took(x->client, cpu_ns);
+    pen__client_was_read(x->client, cpu_ns, &x->node->opts);
     x->node->stats.parse_cpu_ns += cpu_ns;
     pthread_mutex_unlock(&x->node->lock);
 }
@@ -396,6 +406,8 @@ static enum MHD_Result ask_samples(pen__exchange *x)
 {
     pen_node *node = x->node;
     pen_error err;
+    if (!may_be_read(x))
+        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, spent);
     x->order = pen__malloc(sizeof *x->order);
     if (!x->order)
         return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
@@ -434,6 +446,8 @@ static enum MHD_Result put_pipeline(pen__exchange *x)
     pen_pipeline_unref(pipe);
     if (is_known)
         return answer_put(x, false);
+    if (!may_be_read(x))
+        return pen__answer_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, spent);
     const int64_t began = pen__thread_cpu_ns();
     int rc = pen__describe_read(&pipe, body, x->body_len, &err);
     charge(x, pen__thread_cpu_ns() - began);

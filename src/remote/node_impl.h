@@ -92,6 +92,7 @@ typedef struct pen__client {
     int next;           /* in its chain, -1: last */
     double tokens;      /* requests it may make now */
     double cpu_s;       /* it may use now */
+    double read_s;      /* of that, for reading its orders; has a debt of its own */
     int64_t filled_ns;  /* when these were right */
     int64_t held_bytes; /* of memory, by its answers */
     pen__share_client share;
@@ -120,9 +121,14 @@ bool pen__client_may_pack(pen__client *client, int64_t now_ns, const pen_node_op
 bool pen__client_may_have_block(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
 /* What that took.  It may leave a debt. */
 void pen__client_used(pen__client *client, int64_t cpu_ns);
-/* What was done for it in any case.  It leaves none: reading orders and sending stored files for
- * hours is to keep nobody out for hours. */
+/* What was done for it in any case.  It leaves none: sending stored files for hours is to keep
+ * nobody out for hours. */
 void pen__client_took(pen__client *client, int64_t cpu_ns);
+/* May an order or a pipeline of its be read?  That has books of its own: who has used all of its
+ * time by packing still gets samples as they are stored, and must be able to ask for them. */
+bool pen__client_may_be_read(pen__client *client, int64_t now_ns, const pen_node_opts *opts);
+/* What that took.  It leaves a debt there, and a small one for packing. */
+void pen__client_was_read(pen__client *client, int64_t cpu_ns, const pen_node_opts *opts);
 
 /* ---- pipelines ---- */
 

@@ -561,6 +561,33 @@ static void reading_orders_and_pipelines_is_charged(void **state)
     pen_node_free(node);
 }
 
+/* What is read takes longer than what it may use is refilled. */
+static void a_client_that_sends_much_to_read_is_told_to_come_later(void **state)
+{
+    (void)state;
+    enum { LEN = 60000, MOST = 100000 };
+    static char spaces[LEN + 64];
+    memset(spaces, ' ', LEN);
+    pen_node_opts opts = plain();
+    opts.cpus_per_client = 1e-9;
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    int status = 422, n = 0;
+    for (; status == 422 && n < MOST; n++)
+        status = put(port, "0123456789abcdef0123456789abcdef", spaces);
+    assert_int_equal(status, 503);
+    assert_true(n > 1);
+    snprintf(spaces + LEN, sizeof spaces - LEN,
+             "{\"pipeline\": null, \"seed\": \"7\", \"items\": [[0,0,0,0,1]]}");
+    for (n = 0, status = 200; status == 200 && n < MOST; n++)
+        status = ask(port, "POST /v1/data/data/samples", "", spaces);
+    assert_int_equal(status, 503);
+    assert_non_null(strstr(answer, "Retry-After: 1"));
+    assert_non_null(strstr(answer, "processor time"));
+    assert_int_equal(get(port, "/healthz"), 200);
+    pen_node_free(node);
+}
+
 /* One that sends its request letter by letter, one that never reads, and many that are idle. */
 static void slow_and_idle_clients_are_cut_off_and_hold_up_nobody(void **state)
 {
@@ -765,6 +792,7 @@ int main(void)
         cmocka_unit_test(a_client_that_has_used_its_cpu_time_gets_files),
         cmocka_unit_test(a_client_that_has_used_its_cpu_time_is_told_instead_of_getting_blocks),
         cmocka_unit_test(reading_orders_and_pipelines_is_charged),
+        cmocka_unit_test(a_client_that_sends_much_to_read_is_told_to_come_later),
         cmocka_unit_test(slow_and_idle_clients_are_cut_off_and_hold_up_nobody),
         cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),
         cmocka_unit_test(it_ends_in_the_middle_of_requests),

@@ -137,6 +137,46 @@ static void what_is_done_in_any_case_leaves_no_debt(void **state)
     assert_true(pen__client_may_pack(one, 3 * SECOND, &opts));
 }
 
+static void reading_orders_is_limited_and_comes_back_with_time(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    assert_true(pen__client_may_be_read(one, 0, &opts));
+    pen__client_was_read(one, 3 * SECOND, &opts);
+    assert_false(pen__client_may_be_read(one, 4 * SECOND - 1, &opts));
+    assert_true(pen__client_may_be_read(one, 5 * SECOND, &opts));
+    opts.cpus_per_client = 0; /* no limit */
+    pen__client_was_read(one, 1000 * SECOND, &opts);
+    assert_true(pen__client_may_be_read(one, 5 * SECOND, &opts));
+}
+
+/* Who sends orders all the time has nothing packed, and gets no more than its limit in all. */
+static void orders_and_packing_share_a_limit(void **state)
+{
+    (void)state;
+    pen__client *one = enter("10.0.0.1", 0);
+    pen__client_used(one, 1000 * SECOND);
+    assert_true(pen__client_may_be_read(one, 0, &opts)); /* it gets samples as they are stored */
+    pen__client *two = enter("10.0.0.2", 0);
+    pen__client_was_read(two, 1000 * SECOND, &opts);
+    assert_false(pen__client_may_pack(two, 0, &opts));
+    assert_true(pen__client_may_have_block(two, 0, &opts));
+    assert_true(pen__client_may_pack(two, 2 * SECOND, &opts)); /* not after hours */
+}
+
+/* A hundred requests a second of 64 samples each, if it takes a tenth of a millisecond to read one.
+ */
+static void no_limit_is_so_small_that_a_loader_cannot_ask(void **state)
+{
+    (void)state;
+    opts.cpus_per_client = 1e-9;
+    pen__client *one = enter("10.0.0.1", 0);
+    for (int i = 0; i < 10000; i++) {
+        assert_true(pen__client_may_be_read(one, i * (SECOND / 100), &opts));
+        pen__client_was_read(one, SECOND / 10000, &opts);
+    }
+}
+
 /* There is room for as many as may be connected, whoever came before. */
 static void thousands_of_addresses_come_and_go(void **state)
 {
@@ -222,6 +262,9 @@ int main(void)
         CASE(cpu_time_is_limited_and_comes_back_with_time),
         CASE(blocks_are_to_be_had_while_packing_uses_all),
         CASE(what_is_done_in_any_case_leaves_no_debt),
+        CASE(reading_orders_is_limited_and_comes_back_with_time),
+        CASE(orders_and_packing_share_a_limit),
+        CASE(no_limit_is_so_small_that_a_loader_cannot_ask),
         CASE(thousands_of_addresses_come_and_go),
         CASE(the_pipeline_not_used_for_longest_leaves),
         CASE(who_puts_many_pipelines_makes_nobody_elses_leave),
