@@ -335,8 +335,24 @@ static void orders_have_a_limit(void **state)
     strcpy(text + n - 1, ",[1,0,0,0,1]]}");
     assert_int_equal(parse(text, NULL), PEN_ELIMIT);
     memset(text, '[', sizeof text);
-    assert_int_equal(pen__node_order_parse(&order, text, PEN__NODE_MAX_BODY, NULL), PEN_EINVAL);
+    assert_int_equal(pen__node_order_parse(&order, text, 2000, NULL), PEN_EINVAL);
     assert_int_equal(pen__node_order_parse(&order, text, PEN__NODE_MAX_BODY + 1, NULL), PEN_ELIMIT);
+}
+
+/* A tree of a body's worth of values would take a thread milliseconds to make. */
+static void bodies_of_too_many_values_are_not_read(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"0,", "[", "{\"a\":", "[],"};
+    static char text[PEN__NODE_MAX_BODY];
+    for (size_t i = 0; i < COUNT(pieces); i++) {
+        pen_error err;
+        const size_t len = strlen(pieces[i]);
+        for (size_t n = 0; n + len <= sizeof text; n += len)
+            memcpy(text + n, pieces[i], len);
+        assert_int_equal(pen__node_order_parse(&order, text, sizeof text, &err), PEN_ELIMIT);
+        assert_non_null(strstr(err.text, "more values"));
+    }
 }
 
 static void truncated_and_flipped_orders_do_no_harm(void **state)
@@ -371,6 +387,7 @@ int main(void)
         cmocka_unit_test(what_is_said_of_an_order_can_be_printed),
         cmocka_unit_test(ids_have_forty_bits),
         cmocka_unit_test(orders_have_a_limit),
+        cmocka_unit_test(bodies_of_too_many_values_are_not_read),
         cmocka_unit_test(truncated_and_flipped_orders_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
