@@ -94,7 +94,8 @@ static void cut_slow(pen_node *node, int64_t now)
     }
 }
 
-/* Give up the first request that waited for too long; the connection to resume, or NULL. */
+/* Give up requests that waited for too long, up to the first one whose connection is to be resumed;
+ * NULL: there are no more. */
 static struct MHD_Connection *give_up_late(pen_node *node, int64_t now)
 {
     for (pen__exchange *x = node->jobs; x; x = x->next_job) {
@@ -102,7 +103,9 @@ static struct MHD_Connection *give_up_late(pen_node *node, int64_t now)
         if (!could_run || (double)(now - x->runnable_ns) * 1e-9 < node->opts.item_s)
             continue;
         pen__work_give_up(node, x, PEN_EIO, "this node is overloaded: try again later");
-        return pen__exchange_wake(x);
+        struct MHD_Connection *connection = pen__exchange_wake(x);
+        if (connection)
+            return connection;
     }
     return NULL;
 }

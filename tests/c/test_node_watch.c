@@ -1,5 +1,8 @@
-/* test_node_watch.c - how fast the clients of a storage node take their answers. */
+/* test_node_watch.c - how fast the clients of a storage node take their answers, and how long they
+ * wait for them. */
 #include "testing.h"
+
+#include <sched.h>
 
 #include "remote/node_impl.h"
 
@@ -70,6 +73,49 @@ static void without_a_limit_nothing_is_too_slow(void **state)
     assert_int_equal(seconds_until_slow(29, 1), 0);
 }
 
+static void *watch(void *node)
+{
+    pen__watch_run(node, 0);
+    return NULL;
+}
+
+/* Their connections have something to send, so none of them is to be resumed. */
+static void all_that_waited_for_too_long_are_given_up_at_once(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    static pen__node_order order = {.n_items = 2};
+    pen__client client = {0};
+    pen__exchange late[N] = {0};
+    pen_node *node;
+    pthread_t watcher;
+    assert_int_equal(pen_node_create(&node, &opts, NULL), 0);
+    for (int i = 0; i < N; i++) {
+        late[i] = (pen__exchange){.node = node, .client = &client, .order = &order};
+        pen__work_enqueue(node, &late[i]);
+        late[i].runnable_ns -= 3600 * SECOND;
+    }
+    assert_int_equal(pthread_create(&watcher, NULL, watch, node), 0);
+    pthread_mutex_lock(&node->lock);
+    while (late[0].is_queued) {
+        pthread_mutex_unlock(&node->lock);
+        sched_yield();
+        pthread_mutex_lock(&node->lock);
+    }
+    for (int i = 0; i < N; i++) { /* nobody had the lock in between */
+        assert_false(late[i].is_queued);
+        assert_int_equal(late[i].n_framed, 2);
+    }
+    assert_int_equal(node->n_waiting_items, 0);
+    node->is_closing = true;
+    pthread_cond_broadcast(&node->tick);
+    pthread_mutex_unlock(&node->lock);
+    pthread_join(watcher, NULL);
+    for (int i = 0; i < N; i++)
+        pen__queue_drop(&late[i].queue, &node->chunks);
+    pen_node_free(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -78,6 +124,7 @@ int main(void)
         cmocka_unit_test_setup(a_fast_beginning_does_not_help_for_long, set_up),
         cmocka_unit_test_setup(times_without_anything_to_send_do_not_count, set_up),
         cmocka_unit_test_setup(without_a_limit_nothing_is_too_slow, set_up),
+        cmocka_unit_test_setup(all_that_waited_for_too_long_are_given_up_at_once, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
