@@ -311,12 +311,10 @@ static bool has_index(const pen_node *node)
 static int start_threads(pen_node *node)
 {
     const int n = n_threads(node);
-    node->at_work = pen__calloc((size_t)n, sizeof *node->at_work);
-    if (!node->at_work)
-        return PEN_ENOMEM;
-    node->n_threads = n;
+    int rc = pen__work_init(node, n);
     pen__gate_limit(&node->cpu_gate, node->opts.cpus);
-    int rc = start_pool(node, &node->workers, n, "pen-node", pen__work_run);
+    if (rc == 0)
+        rc = start_pool(node, &node->workers, n, "pen-node", pen__work_run);
     if (rc == 0)
         rc = start_pool(node, &node->watcher, 1, "pen-watch", pen__watch_run);
     if (rc == 0 && has_index(node))
@@ -342,7 +340,7 @@ int pen_node_start(pen_node *node, pen_error *err)
                                         "PEM and belong together"
                                       : "libmicrohttpd does not start");
     else if (rc)
-        pen__fail(err, rc, -1, "no threads to be had");
+        pen__fail(err, rc, -1, "no threads, or no memory for them, to be had");
     atomic_store(&node->is_running, rc == 0);
     if (rc)
         pen_node_stop(node, 0);
@@ -447,7 +445,7 @@ void pen_node_free(pen_node *node)
     pen__clients_fini(&node->clients);
     pen__share_fini(&node->share);
     pen__chunks_fini(&node->chunks);
-    pen__free(node->at_work);
+    pen__work_fini(node);
     pen__gate_fini(&node->cpu_gate);
     pthread_cond_destroy(&node->work);
     pthread_cond_destroy(&node->quiet);

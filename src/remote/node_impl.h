@@ -282,6 +282,7 @@ typedef struct pen__peer {
 typedef struct pen__at_work {
     pen__exchange *exchange; /* or NULL */
     int64_t began_ns;
+    pen__packer *packer;      /* this thread's alone */
     atomic_bool is_cancelled; /* nobody waits for it any more, or it takes too long; it is set with
                                  the lock, and looked at without */
 } pen__at_work;
@@ -369,6 +370,10 @@ void pen__work_dequeue(pen_node *node, pen__exchange *exchange);
 void pen__work_give_up(pen_node *node, pen__exchange *exchange, int code, const char *why);
 /* Under the lock: what is under way for it, or for all (NULL), shall end soon. */
 void pen__work_cancel(pen_node *node, const pen__exchange *exchange);
+/* What threads work with, before there are any: one that finds no memory for it would be none.
+ * PEN_ENOMEM.  The end takes what there is. */
+int pen__work_init(pen_node *node, int n_threads);
+void pen__work_fini(pen_node *node);
 void pen__work_run(void *node, int index); /* a thread */
 
 /* ---- node_watch.c ---- */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "base/fail.h"
+#include "base/mem.h"
 #include "engine/field_parcel.h"
 #include "remote/node_impl.h"
 
@@ -25,7 +26,6 @@ enum {
 /* One thread's tools. */
 typedef struct worker {
     pen_node *node;
-    pen__packer *packer;
     pen__bytes_coder *coder; /* of fields; NULL until it is needed */
     pen__bytes file, frame, marks;
     pen__at_work *at;
@@ -245,11 +245,11 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     /* Stored files take no part in the queue for processors. */
     const int ticket = order.pipe ? pen__gate_enter(&w->node->cpu_gate) : 0;
     const int64_t n =
-        pen__pack(w->packer, &order, w->file.data, (size_t)len, n_marks ? w->marks.data : NULL,
+        pen__pack(w->at->packer, &order, w->file.data, (size_t)len, n_marks ? w->marks.data : NULL,
                   n_marks, w->frame.data + PEN__FRAME_HEAD_BYTES, cap, NULL, err);
     if (order.pipe)
         pen__gate_leave(&w->node->cpu_gate, ticket);
-    const pen__jpeg_indexed indexed = pen__packer_indexed(w->packer);
+    const pen__jpeg_indexed indexed = pen__packer_indexed(w->at->packer);
     if (order.wants_index)
         pen__index_keep(x->served, item->id, &indexed);
     w->indexed = indexed.state;
@@ -394,14 +394,32 @@ static void do_task(worker *w, const task *t)
     }
 }
 
+int pen__work_init(pen_node *node, int n_threads)
+{
+    int rc = 0;
+    node->at_work = pen__calloc((size_t)n_threads, sizeof *node->at_work);
+    if (!node->at_work)
+        return PEN_ENOMEM;
+    node->n_threads = n_threads;
+    for (int i = 0; rc == 0 && i < n_threads; i++)
+        rc = pen__packer_create(&node->at_work[i].packer, &node->at_work[i].is_cancelled);
+    return rc;
+}
+
+void pen__work_fini(pen_node *node)
+{
+    for (int i = 0; i < node->n_threads; i++)
+        pen__packer_free(node->at_work[i].packer);
+    pen__free(node->at_work);
+}
+
 void pen__work_run(void *ctx, int index)
 {
     pen_node *node = ctx;
     worker w = {.node = node, .at = &node->at_work[index]};
-    const bool is_able = pen__packer_create(&w.packer, &w.at->is_cancelled) == 0;
     pen__bytes_reserve(&w.marks, PEN__JPEG_MARKS_MAX); /* does without */
     pthread_mutex_lock(&node->lock);
-    for (task t; is_able && !node->is_closing;)
+    for (task t; !node->is_closing;)
         if (take_task(node, &t)) {
             do_task(&w, &t);
         } else {
@@ -410,7 +428,6 @@ void pen__work_run(void *ctx, int index)
             pthread_cond_wait(&node->work, &node->lock);
         }
     pthread_mutex_unlock(&node->lock);
-    pen__packer_free(w.packer);
     pen__bytes_coder_free(w.coder);
     pen__bytes_fini(&w.file);
     pen__bytes_fini(&w.frame);

@@ -740,6 +740,31 @@ static void garbage_does_no_harm(void **state)
     pen_node_free(node);
 }
 
+/* Or else it would say that it runs, and nobody would ever get an answer. */
+static void without_memory_for_its_threads_it_does_not_start(void **state)
+{
+    (void)state;
+    enum { N_THREADS = 2 * 2 + 2, AT_LEAST_EACH = 4 };
+    const int64_t live = pen__mem_live();
+    const pen_node_opts opts = plain();
+    int n_failed = 0;
+    for (int rc = -1; rc != 0; n_failed += rc != 0) {
+        pen_node *node;
+        pen_error err = {0};
+        assert_int_equal(pen_node_create(&node, &opts, NULL), 0);
+        assert_int_equal(pen_node_add(node, "data", folder, NULL, NULL), 0);
+        pen__mem_fail_at(n_failed + 1);
+        rc = pen_node_start(node, &err);
+        pen__mem_fail_at(0);
+        if (rc)
+            assert_int_equal(rc, PEN_ENOMEM);
+        assert_int_equal(pen_node_is_running(node), rc == 0);
+        pen_node_free(node);
+        assert_int_equal(pen__mem_live(), live);
+    }
+    assert_true(n_failed >= AT_LEAST_EACH * N_THREADS);
+}
+
 static void failing_allocations_are_survived(void **state)
 {
     (void)state;
@@ -797,6 +822,7 @@ int main(void)
         cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),
         cmocka_unit_test(it_ends_in_the_middle_of_requests),
         cmocka_unit_test(garbage_does_no_harm),
+        cmocka_unit_test(without_memory_for_its_threads_it_does_not_start),
         cmocka_unit_test(failing_allocations_are_survived),
     };
     return cmocka_run_group_tests(tests, make_world, unmake_world);
