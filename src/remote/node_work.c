@@ -175,11 +175,12 @@ static int count_error(pen_node *node, int code)
 }
 
 /* The lock is held.  A stream that lacks a frame is never complete: it ends with an error, and the
- * client asks again. */
+ * client asks again.  Nothing more is made for it. */
 static void put_frame(pen_node *node, pen__exchange *x, const uint8_t *frame, size_t len)
 {
     if (pen__queue_put(&x->queue, &node->chunks, frame, len) != 0) {
         x->rc = PEN_ENOMEM;
+        pen__work_dequeue(node, x);
         return;
     }
     x->n_framed++;
