@@ -115,6 +115,7 @@ void pen__exchange_settle(pen__exchange *x)
         pen__share_leave(x->job, pen__now_ns());
     pen__queue_drop(&x->queue, &node->chunks);
     pen__hold(x, -x->held_bytes);
+    pen__hold_body(x, -(int64_t)x->body_cap);
     x->client->n_open--;
     pen_pipeline_unref(x->pipe);
     pen__free(x->order);
@@ -280,25 +281,54 @@ static bool has_body(const pen__exchange *x)
     return x->route.kind == PEN__ROUTE_SAMPLES || x->route.kind == PEN__ROUTE_PIPELINE;
 }
 
+static bool hold_body(pen__exchange *x, size_t more)
+{
+    pthread_mutex_lock(&x->node->lock);
+    const bool may = pen__may_hold_body(x, (int64_t)more);
+    if (may)
+        pen__hold_body(x, (int64_t)more);
+    pthread_mutex_unlock(&x->node->lock);
+    return may;
+}
+
+/* It was read, or nobody will. */
+static void drop_body(pen__exchange *x)
+{
+    pthread_mutex_lock(&x->node->lock);
+    pen__hold_body(x, -(int64_t)x->body_cap);
+    pthread_mutex_unlock(&x->node->lock);
+    pen__free(x->body);
+    x->body = NULL;
+    x->body_len = x->body_cap = 0;
+}
+
+/* Room for so many more bytes; false: there is none. */
+static bool grow_body(pen__exchange *x, size_t len)
+{
+    size_t cap = x->body_cap ? x->body_cap : BODY_FIRST;
+    while (cap < x->body_len + len)
+        cap *= 2;
+    if (cap == x->body_cap)
+        return true;
+    if (!hold_body(x, cap - x->body_cap))
+        return false;
+    x->body_cap = cap; /* also where there is none: it is dropped then */
+    char *body = pen__realloc(x->body, cap);
+    if (body)
+        x->body = body;
+    return body != NULL;
+}
+
 static enum MHD_Result receive(pen__exchange *x, const char *bytes, size_t len)
 {
     if (x->body_len + len > PEN__NODE_MAX_BODY)
         refuse(x, MHD_HTTP_CONTENT_TOO_LARGE, "a body of more than 64 KiB");
+    else if (has_body(x) && !x->refusal && !grow_body(x, len))
+        refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "no memory for the request");
     if (x->refusal || !has_body(x)) {
+        drop_body(x);
         x->n_discarded += len;
         return x->n_discarded <= MAX_DISCARDED ? MHD_YES : MHD_NO;
-    }
-    if (x->body_len + len > x->body_cap) {
-        size_t cap = x->body_cap ? x->body_cap : BODY_FIRST;
-        while (cap < x->body_len + len)
-            cap *= 2;
-        char *body = pen__realloc(x->body, cap);
-        if (!body) {
-            refuse(x, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory");
-            return MHD_YES;
-        }
-        x->body = body;
-        x->body_cap = cap;
     }
     memcpy(x->body + x->body_len, bytes, len);
     x->body_len += len;
@@ -414,6 +444,7 @@ static enum MHD_Result ask_samples(pen__exchange *x)
     const int64_t began = pen__thread_cpu_ns();
     int rc = pen__node_order_parse(x->order, x->body ? x->body : "", x->body_len, &err);
     charge(x, pen__thread_cpu_ns() - began);
+    drop_body(x);
     if (rc)
         return pen__answer_error(
             x, rc == PEN_ELIMIT ? MHD_HTTP_CONTENT_TOO_LARGE : MHD_HTTP_BAD_REQUEST, err.text);

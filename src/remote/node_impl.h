@@ -95,6 +95,7 @@ typedef struct pen__client {
     double read_s;      /* of that, for reading its orders; has a debt of its own */
     int64_t filled_ns;  /* when these were right */
     int64_t held_bytes; /* of memory, by its answers */
+    int64_t body_bytes; /* and by what it sends */
     pen__share_client share;
 } pen__client;
 
@@ -240,7 +241,7 @@ typedef struct pen__exchange {
     unsigned refusal_status;
     pen__served *served;
     /* the request's body */
-    char *body;
+    char *body; /* body_cap of it are held */
     size_t body_len, body_cap, n_discarded;
     /* one block as the answer: a sample, a page of the manifest */
     pen__bytes block;
@@ -262,10 +263,15 @@ typedef struct pen__exchange {
 /* Memory of answers, from before they are made until they are sent; guarded by node->lock.  Take
  * `bytes`, or give them back (less than 0). */
 void pen__hold(pen__exchange *exchange, int64_t bytes);
-/* Is there room for so many more?  All answers together stay within the node's memory, and those of
- * one client within half of it: no more than that waits for somebody who does not read.  Where
- * nothing is held, there is always room, and nobody waits for ever. */
+/* Is there room for so many more?  All answers, with the bodies of requests, stay within the node's
+ * memory, and those of one client within half of it: no more than that waits for somebody who does
+ * not read.  Where nothing is held, there is always room, and nobody waits for ever. */
 bool pen__may_hold(const pen__exchange *exchange, int64_t bytes);
+/* The same of the body of a request.  They have a quarter of the memory at most, and those of one
+ * client a sixteenth.  What the client's answers hold does not matter: who reads slowly may still
+ * ask. */
+void pen__hold_body(pen__exchange *exchange, int64_t bytes);
+bool pen__may_hold_body(const pen__exchange *exchange, int64_t bytes);
 
 /* A connection. */
 typedef struct pen__peer {
@@ -328,6 +334,7 @@ struct pen_node {
     int n_exchanges, n_heavy, n_peers, n_waiting_items;
     int64_t quiet_ns;   /* when the last heavy request ended, 0: that was seen to */
     int64_t held_bytes; /* of memory, by all answers */
+    int64_t body_bytes; /* and by bodies of requests */
     bool is_short;      /* somebody waits for room */
     pen__clients clients;
     pen__share share;

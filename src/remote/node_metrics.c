@@ -108,7 +108,7 @@ int pen__node_metrics_write(pen_node *node, pen__text *text)
     *copy = node->stats;
     const int connections = node->n_peers, requests = node->n_exchanges,
               waiting = node->n_waiting_items;
-    const int64_t held = node->held_bytes;
+    const int64_t held = node->held_bytes + node->body_bytes;
     const pen__share_limits limits = pen__work_limits(node);
     const pen__share_sums sums = pen__share_sum_up(&node->share, &limits, pen__now_ns());
     int64_t spent_ns[PEN__TURN_COUNT];
@@ -120,7 +120,8 @@ int pen__node_metrics_write(pen_node *node, pen__text *text)
     add_gauge(text, "open_requests", NULL, "Requests under way.", requests);
     add_gauge(text, "waiting_items", NULL, "Samples that wait for a thread.", waiting);
     add_gauge(text, "buffered_bytes", "bytes",
-              "Answers that are being made or wait for their clients.", (double)held);
+              "Answers that are being made or wait for their clients, and requests that come in.",
+              (double)held);
     add_gauge(text, "cpus", NULL, "Threads that may pack at once.", node->opts.cpus);
     add_gauge(text, "index_entries", NULL, "JPEG files in the index.",
               (double)pen__index_count(node));

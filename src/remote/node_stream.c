@@ -132,29 +132,51 @@ void pen__queue_drop(pen__queue *queue, pen__chunks *chunks)
         drop_first(queue, chunks);
 }
 
+static void wake_short(pen_node *node)
+{
+    if (!node->is_short)
+        return;
+    node->is_short = false;
+    pthread_cond_broadcast(&node->work);
+}
+
 void pen__hold(pen__exchange *x, int64_t bytes)
 {
-    pen_node *node = x->node;
     x->held_bytes += bytes;
     x->client->held_bytes += bytes;
-    node->held_bytes += bytes;
-    if (bytes < 0 && node->is_short) {
-        node->is_short = false;
-        pthread_cond_broadcast(&node->work);
-    }
+    x->node->held_bytes += bytes;
+    if (bytes < 0)
+        wake_short(x->node);
 }
 
 /* A quarter is left to who has little: a few that take much and read it slowly are not to have all.
  */
 bool pen__may_hold(const pen__exchange *x, int64_t bytes)
 {
-    const int64_t most = x->node->opts.memory_bytes, all = x->node->held_bytes + bytes,
+    const pen_node *node = x->node;
+    const int64_t most = node->opts.memory_bytes, all = node->held_bytes + node->body_bytes + bytes,
                   own = x->client->held_bytes + bytes;
-    if (all == bytes)
+    if (node->held_bytes == 0)
         return true;
     if (own == bytes)
         return all <= most;
     return own <= most / 2 && all <= (own <= most / 16 ? most : most - most / 4);
+}
+
+void pen__hold_body(pen__exchange *x, int64_t bytes)
+{
+    x->client->body_bytes += bytes;
+    x->node->body_bytes += bytes;
+    if (bytes < 0)
+        wake_short(x->node);
+}
+
+bool pen__may_hold_body(const pen__exchange *x, int64_t bytes)
+{
+    const pen_node *node = x->node;
+    const int64_t most = node->opts.memory_bytes, bodies = node->body_bytes + bytes;
+    return x->client->body_bytes + bytes <= most / 16 && bodies <= most / 4 &&
+           node->held_bytes + bodies <= most;
 }
 
 void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,

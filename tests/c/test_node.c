@@ -661,6 +661,51 @@ static void clients_that_hang_up_leave_nothing_behind(void **state)
     assert_int_equal(pen__mem_live(), live);
 }
 
+static void wait_until_it_holds(int port, int64_t bytes)
+{
+    for (int i = 0; metric(port, "buffered_bytes") != (double)bytes; i++) {
+        assert_true(i < 1000);
+        usleep(10000);
+    }
+}
+
+/* Of a client, no more than a sixteenth of the memory: here that is one body of full length. */
+static void requests_that_do_not_end_hold_little_memory(void **state)
+{
+    (void)state;
+    enum { LEN = 64000 };
+    static char body[LEN + 1];
+    static const char head[] =
+        "POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\nConnection: close\r\n"
+        "Content-Length: 64000\r\n\r\n";
+    memset(body, 'x', LEN);
+    const int64_t live = pen__mem_live();
+    pen_node_opts opts = plain();
+    opts.memory_bytes = 1 << 20;
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    for (int round = 0; round < 2; round++) {
+        int fd = connect_to(port);
+        send(fd, head, sizeof head - 1, MSG_NOSIGNAL);
+        send(fd, body, LEN - 1, MSG_NOSIGNAL);
+        wait_until_it_holds(port, 64 << 10);
+        assert_int_equal(ask(port, "POST /v1/data/data/samples", "", body), 503);
+        assert_non_null(strstr(answer, "Retry-After: 1"));
+        assert_non_null(strstr(answer, "no memory for the request"));
+        assert_int_equal(put(port, "0123456789abcdef0123456789abcdef", "{}"), 503);
+        if (round == 0) {
+            send(fd, body, 1, MSG_NOSIGNAL);
+            assert_int_equal(listen_to(fd), 400);
+        } else {
+            close(fd);
+        }
+        wait_until_it_holds(port, 0);
+        assert_int_equal(post(port, NULL, "[[0,0,0,0,1]]"), 200);
+    }
+    pen_node_free(node);
+    assert_int_equal(pen__mem_live(), live);
+}
+
 /* ---- its end, and its beginning without memory ---- */
 
 static void *keep_asking(void *ctx)
@@ -820,6 +865,7 @@ int main(void)
         cmocka_unit_test(a_client_that_sends_much_to_read_is_told_to_come_later),
         cmocka_unit_test(slow_and_idle_clients_are_cut_off_and_hold_up_nobody),
         cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),
+        cmocka_unit_test(requests_that_do_not_end_hold_little_memory),
         cmocka_unit_test(it_ends_in_the_middle_of_requests),
         cmocka_unit_test(garbage_does_no_harm),
         cmocka_unit_test(without_memory_for_its_threads_it_does_not_start),

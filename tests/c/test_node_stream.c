@@ -104,6 +104,35 @@ static void answers_stay_within_memory(void **state)
     assert_int_equal(one.held_bytes, 0);
 }
 
+static void bodies_stay_within_memory(void **state)
+{
+    (void)state;
+    static pen_node node;
+    pen__client clients[5] = {0};
+    pen__exchange x[5];
+    node.opts.memory_bytes = 1600;
+    for (int i = 0; i < 5; i++)
+        x[i] = (pen__exchange){.node = &node, .client = &clients[i]};
+    for (int i = 0; i < 4; i++) {
+        assert_true(pen__may_hold_body(&x[i], 100));
+        assert_false(pen__may_hold_body(&x[i], 101)); /* a sixteenth for one client */
+        pen__hold_body(&x[i], 100);
+    }
+    assert_false(pen__may_hold_body(&x[4], 1)); /* and a quarter for all */
+    pen__hold(&x[0], 100);
+    assert_true(pen__may_hold(&x[4], 1100)); /* answers have what they leave */
+    assert_false(pen__may_hold(&x[4], 1101));
+    node.is_short = true;
+    pen__hold_body(&x[0], -100);
+    assert_false(node.is_short);
+    pen__hold(&x[0], 700); /* half of it: it does not read, but may ask */
+    assert_false(pen__may_hold(&x[0], 1));
+    assert_true(pen__may_hold_body(&x[0], 100));
+    pen__hold(&x[4], 450);
+    assert_false(pen__may_hold_body(&x[0], 100)); /* all of it is taken */
+    assert_int_equal(node.body_bytes, 300);
+}
+
 /* Or else a stream would end as if it was whole. */
 static void a_frame_without_memory_is_not_counted(void **state)
 {
@@ -147,6 +176,7 @@ int main(void)
         cmocka_unit_test(what_goes_in_comes_out),
         cmocka_unit_test(without_memory_nothing_is_put),
         cmocka_unit_test(answers_stay_within_memory),
+        cmocka_unit_test(bodies_stay_within_memory),
         cmocka_unit_test(a_frame_without_memory_is_not_counted),
         cmocka_unit_test(a_frames_head_says_what_follows),
     };
