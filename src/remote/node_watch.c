@@ -116,13 +116,6 @@ static bool has_hung_up(const pen__peer *peer)
     return poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
-static void cancel_work_on(pen_node *node, const pen__exchange *x)
-{
-    for (int i = 0; i < node->n_threads; i++)
-        if (node->at_work[i].exchange == x)
-            atomic_store(&node->at_work[i].is_cancelled, true);
-}
-
 /* Let go of the first request whose client has gone; the connection to resume, or NULL. */
 static struct MHD_Connection *let_gone_go(pen_node *node)
 {
@@ -131,7 +124,7 @@ static struct MHD_Connection *let_gone_go(pen_node *node)
         if (!x || !x->is_suspended || !has_hung_up(p))
             continue;
         if (!x->order && !x->is_queued) { /* a thread is at the block */
-            cancel_work_on(node, x);
+            pen__work_cancel(node, x);
             continue;
         }
         if (x->order) {
