@@ -2,6 +2,7 @@
  *
  *     node.c           life: options, datasets, start, stop
  *     node_http.c      libmicrohttpd's callbacks: a request comes in, an answer goes out
+ *     node_request.c   paths, headers and bodies, taken apart
  *     node_head.c      heads of requests that are refused for their form
  *     node_answer.c    what is answered at once: JSON, errors, headers
  *     node_work.c      threads that read and pack; which sample is next
@@ -10,6 +11,7 @@
  *     node_index.c     marks of JPEG files: which are made, how they are kept
  *     node_clients.c   what each client has used
  *     node_share.c     whose sample is next, and how much of the processors each job may use
+ *     node_sending.c   what it takes to send a byte
  *     node_pipelines.c pipelines that clients have put
  *     node_manifest.c  pages of the manifest
  *     node_metrics.c   counters as text
