@@ -119,7 +119,7 @@ void pen__exchange_settle(pen__exchange *x)
     x->client->n_open--;
     pen_pipeline_unref(x->pipe);
     pen__free(x->order);
-    pen__bytes_fini(&x->block);
+    pen__room_fini(&x->block);
     pen__free(x->body);
     pen__free(x);
 }

@@ -178,16 +178,16 @@ void pen__queue_drop(pen__queue *queue, pen__chunks *chunks);
 void pen__chunks_fini(pen__chunks *chunks); /* of those in queues, none */
 
 /* Memory for files and what is made of them, in pages: what is large goes back to the system. */
-typedef struct pen__bytes {
+typedef struct pen__room {
     uint8_t *data;
     size_t cap;
-} pen__bytes;
+} pen__room;
 
 /* Room for `len`; what was in it is lost.  PEN_ENOMEM. */
-int pen__bytes_reserve(pen__bytes *bytes, size_t len);
+int pen__room_reserve(pen__room *room, size_t len);
 /* Let go of what is larger than `keep`. */
-void pen__bytes_trim(pen__bytes *bytes, size_t keep);
-void pen__bytes_fini(pen__bytes *bytes);
+void pen__room_trim(pen__room *room, size_t keep);
+void pen__room_fini(pen__room *room);
 
 /* Numbers on the wire: lowest byte first. */
 static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
@@ -246,7 +246,7 @@ typedef struct pen__exchange {
     char *body; /* body_cap of it are held */
     size_t body_len, body_cap, n_discarded;
     /* one block as the answer: a sample, a page of the manifest */
-    pen__bytes block;
+    pen__room block;
     size_t block_len, block_from, block_to; /* of it, what is sent */
     char etag[PEN__ETAG_TEXT];
     pen__page_order page;
@@ -427,11 +427,11 @@ pen__served *pen__node_find(const pen_node *node, const char *name);
 /* Read a sample's image, or another field, as it is stored; its length or a PEN_E*, with the
  * sample's key in the reason.  PEN_ENOTFOUND: it has no such field. */
 int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
-                         pen_field field, pen__bytes *file, pen_error *err);
+                         pen_field field, pen__room *file, pen_error *err);
 uint64_t pen__manifest_pages(const pen_dataset *ds);
 /* One page; its length or a PEN_E*.  Once `cancel` is true no more files are read for it. */
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, const pen__page_order *page,
-                            const atomic_bool *cancel, pen__bytes *file, pen__bytes *out,
+                            const atomic_bool *cancel, pen__room *file, pen__room *out,
                             pen_error *err);
 /* A sample was packed: remember what the parcel's head says of the image. */
 void pen__served_note(pen__served *served, int64_t id, const uint8_t *parcel, size_t len);

@@ -26,31 +26,8 @@ enum {
     FIELDS_BOUND = 1 + 4 * (PEN_FIELD_COUNT - 1),
 };
 
-int pen__bytes_reserve(pen__bytes *bytes, size_t len)
-{
-    if (len <= bytes->cap)
-        return 0;
-    const size_t cap = bytes->cap ? len + len / 4 + 4096 : len; /* one that grows will grow again */
-    pen__bytes_fini(bytes);
-    bytes->data = pen__pages(cap);
-    bytes->cap = bytes->data ? cap : 0;
-    return bytes->data ? 0 : PEN_ENOMEM;
-}
-
-void pen__bytes_trim(pen__bytes *bytes, size_t keep)
-{
-    if (bytes->cap > keep)
-        pen__bytes_fini(bytes);
-}
-
-void pen__bytes_fini(pen__bytes *bytes)
-{
-    pen__pages_free(bytes->data, bytes->cap);
-    *bytes = (pen__bytes){0};
-}
-
 static int64_t read_sample(const pen_node *node, const pen__served *served, int64_t id,
-                           pen_field field, pen__bytes *file, pen_error *err)
+                           pen_field field, pen__room *file, pen_error *err)
 {
     const int64_t len = pen_dataset_field_length(served->ds, id, field);
     if (len == PEN_ENOTFOUND)
@@ -62,13 +39,13 @@ static int64_t read_sample(const pen_node *node, const pen__served *served, int6
         return pen__fail(err, PEN_EBUDGET, -1,
                          "has %lld bytes, and answers may take %lld of this node's memory",
                          (long long)len, (long long)node->opts.memory_bytes);
-    if (pen__bytes_reserve(file, (size_t)len) != 0)
+    if (pen__room_reserve(file, (size_t)len) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     return pen_dataset_field_read(served->ds, id, field, file->data, (size_t)len, err);
 }
 
 int64_t pen__served_read(const pen_node *node, const pen__served *served, int64_t id,
-                         pen_field field, pen__bytes *file, pen_error *err)
+                         pen_field field, pen__room *file, pen_error *err)
 {
     char key[PEN_KEY_MAX];
     pen__shown shown;
@@ -107,7 +84,7 @@ static void write_header(const pen_image_info *info, uint8_t out[PEN__NODE_HEADE
 }
 
 static void find_header(const pen_node *node, const pen__served *served, int64_t id,
-                        pen__bytes *file, uint8_t out[PEN__NODE_HEADER])
+                        pen__room *file, uint8_t out[PEN__NODE_HEADER])
 {
     pen_image_info info;
     const int64_t len = pen__served_read(node, served, id, PEN_FIELD_IMAGE, file, NULL);
@@ -147,7 +124,7 @@ static bool look_up_header(pen__served *served, int64_t id, uint8_t out[PEN__NOD
 }
 
 static void get_header(const pen_node *node, pen__served *served, int64_t id,
-                       pen__page_headers which, pen__bytes *file, uint8_t out[PEN__NODE_HEADER])
+                       pen__page_headers which, pen__room *file, uint8_t out[PEN__NODE_HEADER])
 {
     if (!look_up_header(served, id, out) && which == PEN__PAGE_ALL) {
         find_header(node, served, id, file, out);
@@ -204,7 +181,7 @@ static uint8_t *write_fields(const pen_dataset *ds, int64_t id, uint8_t *at)
 }
 
 static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t id,
-                             const pen__page_order *page, pen__bytes *file, uint8_t *at)
+                             const pen__page_order *page, pen__room *file, uint8_t *at)
 {
     char key[PEN_KEY_MAX];
     const int64_t key_len = pen_dataset_key(served->ds, id, key, sizeof key);
@@ -224,25 +201,25 @@ static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t 
 }
 
 /* The page as zstd instead. */
-static int64_t compress(pen__bytes *page, size_t len, pen_error *err)
+static int64_t compress(pen__room *page, size_t len, pen_error *err)
 {
-    pen__bytes packed = {0};
-    const int rc = pen__bytes_reserve(&packed, ZSTD_compressBound(len));
+    pen__room packed = {0};
+    const int rc = pen__room_reserve(&packed, ZSTD_compressBound(len));
     const size_t n = rc ? 0 : ZSTD_compress(packed.data, packed.cap, page->data, len, LEVEL);
-    pen__bytes_fini(page);
+    pen__room_fini(page);
     *page = packed;
     return rc || ZSTD_isError(n) ? pen__fail(err, PEN_ENOMEM, -1, "out of memory") : (int64_t)n;
 }
 
 int64_t pen__manifest_write(const pen_node *node, pen__served *served, const pen__page_order *page,
-                            const atomic_bool *cancel, pen__bytes *file, pen__bytes *out,
+                            const atomic_bool *cancel, pen__room *file, pen__room *out,
                             pen_error *err)
 {
     pen__page_order now = *page;
     const int64_t first = (int64_t)page->number * PEN__NODE_PAGE,
                   left = pen_dataset_count(served->ds) - first,
                   n = left < PEN__NODE_PAGE ? left : PEN__NODE_PAGE;
-    if (pen__bytes_reserve(out, page_bound(served->ds, first, n, page)) != 0)
+    if (pen__room_reserve(out, page_bound(served->ds, first, n, page)) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     memcpy(out->data, "PENM", 4);
     pen__put_le(out->data + 4, 1, 4);

@@ -2,7 +2,7 @@
  *
  * They stand in chunks of fixed size, which are kept when they are empty: a sample costs no
  * allocation once a node is warm.  All of it is guarded by node->lock, and so is the count of how
- * much memory answers hold.
+ * much memory answers hold.  Rooms are for whole files and blocks, and their owner's alone.
  */
 #include <string.h>
 
@@ -130,6 +130,29 @@ void pen__queue_drop(pen__queue *queue, pen__chunks *chunks)
     queue->bytes = 0;
     while (queue->first)
         drop_first(queue, chunks);
+}
+
+int pen__room_reserve(pen__room *room, size_t len)
+{
+    if (len <= room->cap)
+        return 0;
+    const size_t cap = room->cap ? len + len / 4 + 4096 : len; /* one that grows will grow again */
+    pen__room_fini(room);
+    room->data = pen__pages(cap);
+    room->cap = room->data ? cap : 0;
+    return room->data ? 0 : PEN_ENOMEM;
+}
+
+void pen__room_trim(pen__room *room, size_t keep)
+{
+    if (room->cap > keep)
+        pen__room_fini(room);
+}
+
+void pen__room_fini(pen__room *room)
+{
+    pen__pages_free(room->data, room->cap);
+    *room = (pen__room){0};
 }
 
 static void wake_short(pen_node *node)

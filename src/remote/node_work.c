@@ -27,7 +27,7 @@ enum {
 typedef struct worker {
     pen_node *node;
     pen__bytes_coder *coder; /* of fields; NULL until it is needed */
-    pen__bytes file, frame, marks;
+    pen__room file, frame, marks;
     pen__at_work *at;
     pen__jpeg_index_state indexed; /* of the sample that was packed last */
 } worker;
@@ -237,7 +237,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     const size_t cap = parcel_cap(w->node, order.pipe, (size_t)len);
     if (cap < pen__parcel_bound(order.pipe, (size_t)len))
         order.pipe = NULL;
-    if (pen__bytes_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
+    if (pen__room_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     size_t n_marks = 0;
     order.wants_index = order.pipe && w->marks.data && pen__index_wants(x->served, item->id);
@@ -265,7 +265,7 @@ static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
     bool is_coded = t->may_pack && pen__field_may_shrink(item->forms, (size_t)len);
     if (is_coded && !w->coder && pen__bytes_coder_create(&w->coder) != 0)
         is_coded = false;
-    if (pen__bytes_reserve(&w->frame, bound + (is_coded ? (size_t)len : 0)) != 0)
+    if (pen__room_reserve(&w->frame, bound + (is_coded ? (size_t)len : 0)) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     const int ticket = is_coded ? pen__gate_enter(&w->node->cpu_gate) : 0;
     const size_t n = pen__field_pack(w->coder, item->field, item->forms, w->file.data, (size_t)len,
@@ -333,7 +333,7 @@ static void do_item(worker *w, const task *t)
 
 /* ---- blocks ---- */
 
-static int64_t make_block(worker *w, pen__exchange *x, pen__bytes *out, char etag[PEN__ETAG_TEXT],
+static int64_t make_block(worker *w, pen__exchange *x, pen__room *out, char etag[PEN__ETAG_TEXT],
                           pen_error *err)
 {
     if (x->route.kind == PEN__ROUTE_MANIFEST)
@@ -354,12 +354,12 @@ static void do_block(worker *w, const task *t)
 {
     pen__exchange *x = t->exchange;
     pen_error err = {0};
-    pen__bytes block = {0};
+    pen__room block = {0};
     char etag[PEN__ETAG_TEXT] = "";
     const int64_t began = pen__thread_cpu_ns(), len = make_block(w, x, &block, etag, &err),
                   cpu_ns = pen__thread_cpu_ns() - began;
     if (len < 0)
-        pen__bytes_fini(&block);
+        pen__room_fini(&block);
     pthread_mutex_lock(&w->node->lock);
     x->block = block;
     x->err = err;
@@ -418,19 +418,19 @@ void pen__work_run(void *ctx, int index)
 {
     pen_node *node = ctx;
     worker w = {.node = node, .at = &node->at_work[index]};
-    pen__bytes_reserve(&w.marks, PEN__JPEG_MARKS_MAX); /* does without */
+    pen__room_reserve(&w.marks, PEN__JPEG_MARKS_MAX); /* does without */
     pthread_mutex_lock(&node->lock);
     for (task t; !node->is_closing;)
         if (take_task(node, &t)) {
             do_task(&w, &t);
         } else {
-            pen__bytes_trim(&w.file, KEEP_BYTES);
-            pen__bytes_trim(&w.frame, KEEP_BYTES);
+            pen__room_trim(&w.file, KEEP_BYTES);
+            pen__room_trim(&w.frame, KEEP_BYTES);
             pthread_cond_wait(&node->work, &node->lock);
         }
     pthread_mutex_unlock(&node->lock);
     pen__bytes_coder_free(w.coder);
-    pen__bytes_fini(&w.file);
-    pen__bytes_fini(&w.frame);
-    pen__bytes_fini(&w.marks);
+    pen__room_fini(&w.file);
+    pen__room_fini(&w.frame);
+    pen__room_fini(&w.marks);
 }
