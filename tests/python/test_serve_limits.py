@@ -345,7 +345,7 @@ def test_what_takes_too_long_to_pack_goes_out_as_it_is_stored(slow_work: Path) -
 
 
 def test_packing_for_who_hung_up_ends_and_is_charged(slow_work: Path) -> None:
-    with serving(slow_work, "--cpus", 1, "--client-cpus", 0.000001) as node:
+    with serving(slow_work, "--cpus", 1, "--client-cpus", 0.001) as node:
         peer = node.connect()
         peer.sendall(request("POST", "/v1/data/data/samples", slow_order(node)))
         until(lambda: node.metric("open_requests") == 2)  # this one, and that for the metrics
