@@ -5,7 +5,11 @@
 
 #include "engine/parcel.h"
 
-enum { LONELY_TRIES = 3 /* failed, then a sample travels alone */ };
+enum {
+    LONELY_TRIES = 3,    /* failed, then a sample travels alone */
+    CALLS_A_REQUEST = 8, /* where so many are under way */
+    LEAST_BUSY = 2,      /* requests of a server: one on its way, one in work */
+};
 
 bool pen__pick_has_pipeline(const pen__call *call, const pen__server *server)
 {
@@ -108,4 +112,18 @@ int pen__pick_room(const pen__picker *p, int shard, int64_t now, int *n_all)
         *n_all += room + server->n_busy;
     }
     return n;
+}
+
+int pen__pick_share(const pen__pick_counts *c)
+{
+    const int n_calls = c->n_ready + c->n_sent, n_least = (c->n_all + 1) / 2;
+    const int n_busy = c->n_all - c->n_room; /* of all servers */
+    int n_parts = n_calls / CALLS_A_REQUEST;
+    n_parts = n_parts < n_least ? n_least : n_parts > c->n_all ? c->n_all : n_parts;
+    if (c->n_sent > 0 && c->n_ready < n_calls / n_parts)
+        return 0;
+    if (c->n_sent > 0 && c->n_busy >= LEAST_BUSY && n_busy >= n_parts)
+        return 0;
+    const int n_left = n_parts > n_busy ? n_parts - n_busy : 1;
+    return c->n_ready > n_left ? (c->n_ready + n_left - 1) / n_left : 1;
 }

@@ -32,4 +32,15 @@ int pen__pick_calls(const pen__picker *picker, const pen__server *server, int64_
 /* Requests that the shard's servers have room for, and with those that are under way. */
 int pen__pick_room(const pen__picker *picker, int shard, int64_t now_ns, int *n_all);
 
+/* How many of the calls that are ready make the next request to a server with `n_busy` of them; 0:
+ * wait for more.  A request has its price at a node, as high as that of a small file, so where
+ * few samples are under way they share few: eight each, but two requests a server, so that it has
+ * something to do while an answer is on its way. */
+typedef struct pen__pick_counts {
+    int n_ready, n_sent; /* calls */
+    int n_room, n_all;   /* requests: that there is room for, and with those under way */
+    int n_busy;          /* those of this server */
+} pen__pick_counts;
+int pen__pick_share(const pen__pick_counts *counts);
+
 #endif

@@ -349,11 +349,10 @@ static pen__request *free_request(pen__courier *c)
     return NULL;
 }
 
-static int send_samples(pen__courier *c, pen__request *request, pen__server *server, int n_ready,
-                        int n_room, int64_t now)
+static int send_samples(pen__courier *c, pen__request *request, pen__server *server, int share,
+                        int64_t now)
 {
     pen__call *calls[PEN__REQUEST_ITEMS] = {NULL};
-    int share = (n_ready + n_room - 1) / n_room;
     int n = pen__pick_calls(&c->picker, server, now, calls,
                             share < PEN__REQUEST_IMAGES ? share : PEN__REQUEST_IMAGES,
                             PEN__REQUEST_ITEMS);
@@ -378,16 +377,20 @@ static bool is_repeat(const pen__request *request)
 /* One request for a shard with something to send; false if there is nothing more to do now. */
 static bool send_one(pen__courier *c, int shard, int64_t now)
 {
-    int n_all, n_ready, n_room = pen__pick_room(&c->picker, shard, now, &n_all);
-    int n_sent = c->shards[shard].n_sent;
-    pen__server *server = pen__pick_server(&c->picker, shard, now, &n_ready);
+    pen__pick_counts counts = {.n_sent = c->shards[shard].n_sent};
+    counts.n_room = pen__pick_room(&c->picker, shard, now, &counts.n_all);
+    pen__server *server = pen__pick_server(&c->picker, shard, now, &counts.n_ready);
     pen__request *request = server ? free_request(c) : NULL;
-    if (!request || (n_sent > 0 && n_ready < (n_ready + n_sent) / n_all))
+    if (!request)
+        return false;
+    counts.n_busy = server->n_busy;
+    const int share = pen__pick_share(&counts);
+    if (share == 0)
         return false;
     int rc = !server->is_checked
                  ? pen__request_check(request, &c->target, server, c->route.max_description[shard])
              : server->wanted ? pen__request_put(request, &c->target, server)
-                              : send_samples(c, request, server, n_ready, n_room, now);
+                              : send_samples(c, request, server, share, now);
     if (rc == 0 && curl_multi_add_handle(c->multi, request->easy) != CURLM_OK) {
         take_back(c, request, false);
         rc = PEN_ENOMEM;

@@ -110,6 +110,50 @@ static void who_was_asked_too_often_again_gets_what_is_new(void **state)
     assert_int_equal(pen__pick_calls(&picker, &servers[1], 0, out, N_CALLS, N_CALLS), N_CALLS);
 }
 
+/* ---- how many in one ---- */
+
+static int share(int n_ready, int n_sent, int n_busy)
+{
+    const pen__pick_counts counts = {.n_ready = n_ready,
+                                     .n_sent = n_sent,
+                                     .n_room = CAP - n_busy,
+                                     .n_all = CAP,
+                                     .n_busy = n_busy};
+    return pen__pick_share(&counts);
+}
+
+static void few_calls_share_two_requests(void **state)
+{
+    (void)state;
+    assert_int_equal(CAP, 4);
+    assert_int_equal(share(1, 0, 0), 1);
+    assert_int_equal(share(4, 0, 0), 2);
+    assert_int_equal(share(2, 2, 1), 2); /* the second half */
+    assert_int_equal(share(2, 2, 2), 0); /* no third request */
+    assert_int_equal(share(1, 3, 1), 0); /* too few for a half: more will come */
+    assert_int_equal(share(16, 0, 0), 8);
+}
+
+static void many_calls_share_all_requests(void **state)
+{
+    (void)state;
+    assert_int_equal(share(24, 0, 0), 8);
+    assert_int_equal(share(32, 0, 0), 8);
+    assert_int_equal(share(64, 0, 0), 16);
+    assert_int_equal(share(16, 48, 3), 16);
+    assert_int_equal(share(15, 49, 3), 0);
+}
+
+static void a_server_with_nothing_to_do_is_never_kept_waiting(void **state)
+{
+    (void)state;
+    /* another one has four requests and answers none of them */
+    const pen__pick_counts counts = {.n_ready = 4, .n_sent = 4, .n_room = 4, .n_all = 8};
+    assert_int_equal(pen__pick_share(&counts), 4);
+    for (int n_ready = 1; n_ready < 300; n_ready++) /* nor one without any other */
+        assert_true(share(n_ready, 0, 0) >= 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +162,9 @@ int main(void)
         cmocka_unit_test_setup(nobody_is_asked_for_what_he_refused, set_up),
         cmocka_unit_test_setup(who_failed_gets_one_sample_that_has_time, set_up),
         cmocka_unit_test_setup(who_was_asked_too_often_again_gets_what_is_new, set_up),
+        cmocka_unit_test(few_calls_share_two_requests),
+        cmocka_unit_test(many_calls_share_all_requests),
+        cmocka_unit_test(a_server_with_nothing_to_do_is_never_kept_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
