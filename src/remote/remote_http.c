@@ -330,7 +330,7 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
         snprintf(answer->why, sizeof answer->why, "no byte for %.1f s",
                  (double)g->http->stall_ns / 1e9);
     else if (g->is_late)
-        snprintf(answer->why, sizeof answer->why, "half an answer in time");
+        snprintf(answer->why, sizeof answer->why, "no whole answer in time");
     else if (code != CURLE_OK)
         pen__http_explain(easy, code, reason, answer->why, sizeof answer->why);
     else if (answer->status != 200)

@@ -150,7 +150,7 @@ def test_an_answer_that_does_not_end_is_not_waited_for(order, node, folder, monk
         url = f"penstock://{','.join([dripping.address, node.address][::order])}/pictures"
         assert penstock.Dataset(url).hash == penstock.Dataset(folder).hash
         monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
-        with pytest.raises(penstock.InputOutputError, match="half an answer in time"):
+        with pytest.raises(penstock.InputOutputError, match="no whole answer in time"):
             penstock.Dataset(dripping.url("pictures"))
 
 
