@@ -242,12 +242,12 @@ static void add(point *points, int *n, const pen__weight *w, uint32_t forms)
 }
 
 /* Where one may go from the file.  Each form is asked for alone, as trying costs as well; but
- * whether a file other than JPEG shrinks by coding its bytes shows in a piece of it. */
+ * whether a file that cannot be cut shrinks by coding its bytes shows in a piece of it. */
 static int gather(const pen__estimate *e, uint32_t forms, point out[PEN__MAX_OFFERS])
 {
-    const bool is_jpeg = !isinf(e->of[PEN__FORM_JPEG_CUT].bytes);
+    const bool can_be_cut = !isinf(e->of[PEN__FORM_JPEG_CUT].bytes);
     const uint32_t file = 1U << PEN__FORM_RAW | (forms & ~PEN__FORMS_ALL) |
-                          (is_jpeg ? 0 : forms & PEN__FORMS_CODED_BYTES);
+                          (can_be_cut ? 0 : forms & PEN__FORMS_CODED_BYTES);
     const uint32_t cut = forms & 1U << PEN__FORM_JPEG_CUT;
     const uint32_t pixels = forms & 1U << PEN__FORM_PIXELS;
     const uint32_t coded = forms & 1U << PEN__FORM_PIXELS_CODED;
