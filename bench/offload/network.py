@@ -27,7 +27,7 @@ _START_S = 5.0
 _LATENCY_MS = 50  # how long what was sent may wait for its turn before some of it is dropped
 _BURST_S = 0.002
 _BURST_MIN = 16 * 1024
-_MTU = "9000"  # jumbo frames, as storage networks have
+MTU = 9000  # jumbo frames, as storage networks have
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class Sites:
             site.run("ip", "address", "add", f"{address}/30", "dev", end)
             # One packet is one frame, as on a wire: else the kernel hands over 64 KB at a time, and neither
             # the limit nor the counters see the headers in between.
-            site.run("ip", "link", "set", "dev", end, "mtu", _MTU, "gso_max_segs", "1", "up")
+            site.run("ip", "link", "set", "dev", end, "mtu", str(MTU), "gso_max_segs", "1", "up")
 
 
 def shared_cores() -> tuple[frozenset[int], frozenset[int]]:
