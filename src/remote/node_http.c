@@ -151,7 +151,6 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ow
     x->is_over = true;
     pen__work_cancel(node, x);
     pen__exchange_settle(x);
-    pthread_cond_broadcast(&node->work); /* its memory is free for others */
     if (node->n_exchanges == 0)
         pthread_cond_broadcast(&node->quiet);
     pthread_mutex_unlock(&node->lock);

@@ -160,7 +160,7 @@ static void wake_short(pen_node *node)
     if (!node->is_short)
         return;
     node->is_short = false;
-    pthread_cond_broadcast(&node->work);
+    pthread_cond_signal(&node->work);
 }
 
 void pen__hold(pen__exchange *x, int64_t bytes)

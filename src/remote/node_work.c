@@ -7,6 +7,10 @@
  * A request has room while the frames that wait for its client are below a limit, and there is
  * memory for what comes next.  That is taken before a thread begins, so that answers which nobody
  * reads hold a known number of bytes, and no thread.
+ *
+ * Whatever makes room or brings work wakes one thread, and a thread that found something wakes the
+ * next if there may be more: most requests are for a sample or two, and all threads waking up for
+ * each took a fifth of what sending a file takes.
  */
 #include <math.h>
 #include <string.h>
@@ -67,7 +71,7 @@ void pen__work_enqueue(pen_node *node, pen__exchange *exchange)
     *node->last_job = exchange;
     node->last_job = &exchange->next_job;
     node->n_waiting_items += exchange->order ? exchange->order->n_items : 1;
-    pthread_cond_broadcast(&node->work);
+    pthread_cond_signal(&node->work);
 }
 
 void pen__work_dequeue(pen_node *node, pen__exchange *exchange)
@@ -422,6 +426,8 @@ void pen__work_run(void *ctx, int index)
     pthread_mutex_lock(&node->lock);
     for (task t; !node->is_closing;)
         if (take_task(node, &t)) {
+            if (node->jobs)
+                pthread_cond_signal(&node->work);
             do_task(&w, &t);
         } else {
             pen__room_trim(&w.file, KEEP_BYTES);
