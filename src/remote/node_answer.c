@@ -316,10 +316,11 @@ static void add_cores(pen__exchange *x, struct MHD_Response *response)
     pthread_mutex_lock(&node->lock);
     pen__work_join(node, x);
     const pen__share_limits limits = pen__work_limits(node);
-    const int thousandths =
-        (int)(1000 * pen__share_cores(&node->share, x->job, &limits, pen__now_ns()));
+    const int64_t millionths =
+        (int64_t)(1e6 * pen__share_cores(&node->share, x->job, &limits, pen__now_ns()));
     pthread_mutex_unlock(&node->lock);
-    snprintf(text, sizeof text, "%d.%03d", thousandths / 1000, thousandths % 1000);
+    snprintf(text, sizeof text, "%d.%06d", (int)(millionths / 1000000),
+             (int)(millionths % 1000000)); /* a quota may be a hundredth of a core */
     MHD_add_response_header(response, "Penstock-Cores", text);
 }
 

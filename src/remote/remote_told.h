@@ -1,8 +1,8 @@
 /* remote_told.h - how much of their processors servers say that a job may use.
  *
  * A job is one dataset's samples through one pipeline, which mostly is a loader; its number goes to
- * servers with each request, and answers have a line "Penstock-Cores: 0.750".  Figures are kept for
- * the jobs that were heard of last, and for each server.
+ * servers with each request, and answers have a line "Penstock-Cores: 0.750000".  Figures are kept
+ * for the jobs that were heard of last, and for each server.
  *
  * No locks in here.
  */
