@@ -119,6 +119,30 @@ static void model_does_not_flood_a_source_at_its_limit(void **state)
     assert_reaches(&d, &w, 0.95);
 }
 
+static double readers_when_a_source_slows_down(bool is_remote)
+{
+    world w = usual();
+    w.read_s = 0.03;
+    w.is_remote = is_remote;
+    driver d;
+    start(&d, "model", &w);
+    run(&d, &w, 60);
+    assert_true(readers(&d.knobs) >= 30);
+    w.io_rate = 200;
+    run(&d, &w, 600);
+    assert_reaches(&d, &w, 0.95);
+    return readers(&d.knobs);
+}
+
+/* 6 would do for 200 samples a second. */
+static void model_keeps_some_readers_of_storage_nodes(void **state)
+{
+    (void)state;
+    assert_true(readers_when_a_source_slows_down(false) < 16);
+    const double n = readers_when_a_source_slows_down(true);
+    assert_true(n >= 16 && n < 32);
+}
+
 static void model_gives_back_when_the_loop_is_slower(void **state)
 {
     (void)state;
@@ -370,6 +394,7 @@ int main(void)
         cmocka_unit_test(model_stays_where_the_cores_are_the_limit),
         cmocka_unit_test(model_reads_ahead_where_reading_is_slow),
         cmocka_unit_test(model_does_not_flood_a_source_at_its_limit),
+        cmocka_unit_test(model_keeps_some_readers_of_storage_nodes),
         cmocka_unit_test(model_gives_back_when_the_loop_is_slower),
         cmocka_unit_test(model_follows_a_source_that_changes),
         cmocka_unit_test(model_is_calm_when_steps_come_in_bursts),

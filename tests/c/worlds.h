@@ -12,6 +12,7 @@
 /* A machine, a source and a loop; times in seconds, of one sample but for the step. */
 typedef struct world {
     double cores, compute_s, read_s, step_s, batch;
+    bool is_remote;  /* the source is storage nodes */
     double io_rate;  /* samples a second that the source gives at most; INFINITY */
     double wire_s;   /* of a wire that all readers share, for a sample; 0: there is none */
     double ranks;    /* 0: not told */
@@ -150,6 +151,8 @@ static inline pen_policy_state look(world *w, const driver *d)
 {
     pen_policy_state s;
     memset(&s, 0xff, sizeof s); /* NaN */
+    if (w->is_remote)
+        s.node_cores = 0.01;
     double read_s;
     const double period = 0.1, can = supply(w, &d->knobs, &read_s) * (1 + w->noise * draw(w));
     const double asked = w->batch / w->step_s, rate = fmin(can, asked);
