@@ -11,6 +11,8 @@ enum { HALVINGS = 40 };
 static const double io_bound = 1.05;    /* the network must be so much slower to begin */
 static const double worth_going = 1.03; /* how much quicker it must get to take more */
 static const double span_s = 1;         /* that is judged together: requests come in bursts */
+static const double doubt_s = 2;        /* the same where little comes, as nodes may be blamed */
+static const double full = 0.92;        /* of what is known, to say that it is used up */
 static const double enough = 1.05;      /* times the bytes, to say that more come */
 static const double paying = 1.03;      /* the same of a try */
 static const double settle_s = 0.3;     /* until a new share shows */
@@ -90,12 +92,14 @@ static double allowance_of(const pen_policy_state *s)
 
 static void add(pen__offload_span *span, const pen_policy_state *s)
 {
-    const double seconds = pen__or(s->period_s, 0);
+    const double seconds = pen__or(s->period_s, 0), rate = pen__or(s->bytes_per_s, 0);
+    span->least_rate = span->seconds > 0 ? fmin(span->least_rate, rate) : rate;
     span->seconds += seconds;
-    span->bytes += pen__or(s->bytes_per_s, 0) * seconds;
+    span->bytes += rate * seconds;
     span->node_s += pen__or(s->node_cores, 0) * seconds;
     span->waited_s += pen__or(s->wait_share, 0) * seconds;
-    span->busy_s += pen__or(s->busy_cores, 0) * seconds;
+    /* Workers are not all: receiving takes processors, too, and so does a loop that computes. */
+    span->busy_s += fmax(pen__or(s->busy_cores, 0), pen__or(s->process_cores, 0)) * seconds;
     span->allowance = allowance_of(s);
 }
 
@@ -117,9 +121,9 @@ static void rest(pen__offload_watch *w)
     w->hope = 1;
 }
 
-/* Fewer bytes come than the network can bring, while nodes are at work: have they no more time, or
- * has it become slower?  They are blamed first.  If then, with less for them to do, no more bytes
- * come, it was the network. */
+/* Fewer bytes come than the network can bring: have nodes no more time, or has it become slower?
+ * They are blamed first.  If then, with less for them to do, no more bytes come, it was the
+ * network. */
 static void blame(pen__offload_watch *w, double rate, double used, double share)
 {
     const bool did_less = w->blamed_rate > 0 && share < w->blamed_share;
@@ -161,28 +165,54 @@ static void try_more(pen__offload_watch *w, double rate, double used)
         w->storage_cores *= more_cores;
 }
 
+/* Do fewer bytes come than the network can bring, while nodes are at work? */
+static bool is_low(const pen__offload_watch *w, const pen__offload_span *span, double share)
+{
+    return share > 0 && span->bytes < full * w->bytes_per_s * span->seconds;
+}
+
+/* Nodes that pause, and use less than they say they have, are not short of it: where their quota is
+ * small a burst uses it up.  Unless it goes on: then they are slower than they think.  More that
+ * was tried and brought less needs no doubt. */
+static bool is_doubtful(pen__offload_watch *w, const pen__offload_span *span)
+{
+    const double most_doubts = 3, nearly = 0.8, nothing = 0.1;
+    const bool is_spare = span->node_s < nearly * span->allowance * span->seconds;
+    const bool has_paused = span->least_rate < nothing * w->bytes_per_s;
+    if (isinf(span->allowance) || !is_spare || !has_paused || w->tried != PEN__TRIED_NOTHING ||
+        w->n_doubts >= most_doubts)
+        return false;
+    w->n_doubts++;
+    return true;
+}
+
 /* Capacities are what was seen at work; whoever is slowest shows its own. */
 static void judge(pen__offload_watch *w, const pen__offload_span *span, double cores, double share)
 {
-    const double quick = 0.5, full = 0.92, hopeful = 1.01, most_hope = 8;
+    const double quick = 0.5, hopeful = 1.01, most_hope = 8;
     const double rate = span->bytes / span->seconds, used = span->node_s / span->seconds;
     const double known = w->bytes_per_s;
-    if (span->allowance > relief * w->allowance) /* perhaps others were there when it was met */
-        w->storage_cores = w->blamed_rate = 0;
+    const bool was_met = w->storage_cores > 0; /* perhaps others were there then */
+    if (was_met && span->allowance > relief * w->allowance)
+        w->storage_cores = w->blamed_rate = w->n_doubts = 0;
     if (w->storage_cores > 0)
         w->storage_cores = fmax(w->storage_cores, used);
     /* Nodes that use all they may for files as they are leave nothing for anything else, and what
      * comes then says nothing about the network. */
     const bool are_full = share == 0 && used > full * span->allowance;
-    w->is_slow = is_remote_slow(span, cores) && !are_full;
-    w->bytes_per_s = fmax(rate, known);
-    if (!w->is_slow) { /* perhaps less would do as well */
+    w->n_slow = is_remote_slow(span, cores) && !are_full ? w->n_slow + 1 : 0;
+    if (w->n_slow == 0) { /* perhaps less would do as well */
+        w->bytes_per_s = fmax(rate, known);
+        w->n_doubts = 0;
         w->hope = fmin(fmax(w->hope, 1) * (share > 0 ? hopeful : 1), most_hope);
         w->tried = PEN__TRIED_NOTHING;
-    } else if (rate < full * known && share > 0 && used > 0) {
+    } else if (is_low(w, span, share) && used > 0) {
+        if (is_doubtful(w, span))
+            return;
         blame(w, rate, used, share);
         w->allowance = span->allowance;
     } else {
+        w->n_doubts = 0;
         w->bytes_per_s = rate > known ? rate : known + quick * (rate - known);
         w->blamed_rate = 0;
         if (used > 0)
@@ -192,10 +222,18 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
     }
 }
 
+/* Steps and samples that take longer than what a state is about are not in it. */
+static void remember(pen__offload_watch *w, const pen_policy_state *s)
+{
+    w->device_s = pen__or(s->step_s / s->batch_samples, w->device_s);
+    w->client_s = pen__or(pen__compute_s(s) / fmax(pen__or(s->cores, 1), 1), w->client_s);
+}
+
 void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double share)
 {
     if (pen__is_away(s) || (w->n_spans == 0 && w->span.seconds == 0 && !(s->bytes_per_s > 0)))
         return; /* nobody is there, or nothing has come yet */
+    remember(w, s);
     if (!w->has_begun) {
         w->has_begun = true;
         w->settling_s = start_s;
@@ -210,12 +248,21 @@ void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double 
         return;
     }
     add(&w->span, s);
-    if (w->span.seconds < span_s || !(w->span.bytes > 0))
+    const double cores = pen__or(s->cores, 1);
+    const bool may_blame = is_low(w, &w->span, share) && is_remote_slow(&w->span, cores);
+    if (w->span.seconds < (may_blame ? doubt_s : span_s) || !(w->span.bytes > 0))
         return;
-    judge(w, &w->span, pen__or(s->cores, 1), share);
+    judge(w, &w->span, cores, share);
     w->n_spans++;
     w->is_due = true;
     w->span = (pen__offload_span){0};
+}
+
+/* One span alone is no reason to begin with it: queues are empty where an epoch begins, and
+ * anything may pause once.  The first one is: until then a job that waits has done nothing else. */
+static bool is_slow_enough(const pen__offload_watch *w)
+{
+    return w->n_slow >= (w->share > 0 || w->n_spans < 2 ? 1 : 2);
 }
 
 bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
@@ -223,11 +270,10 @@ bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
 {
     const char *state = (const char *)s; /* where they stand one after the other */
     const size_t bytes = PEN_OFFLOAD_SLICES * sizeof(double);
-    const double cores = pen__or(s->cores, 1), workers = fmax(cores, 1);
     *out = (pen__offload_facts){
-        .device_s = s->step_s / s->batch_samples,
-        .client_s = pen__compute_s(s) / workers,
-        .is_slow = w->is_slow,
+        .device_s = w->device_s,
+        .client_s = w->client_s,
+        .is_slow = is_slow_enough(w),
         .is_try = w->tried != PEN__TRIED_NOTHING,
         .raw_bytes = s->stored_bytes,
         .bytes_per_s = w->bytes_per_s * fmax(w->hope, 1),

@@ -47,7 +47,8 @@ double pen__offload_settle(const pen__offload_facts *facts, double now);
 /* Some periods together. */
 typedef struct pen__offload_span {
     double seconds, bytes, node_s, waited_s, busy_s;
-    double allowance; /* the last one */
+    double least_rate; /* bytes a second, of any period */
+    double allowance;  /* the last one */
 } pen__offload_span;
 
 typedef enum pen__offload_try {
@@ -59,11 +60,13 @@ typedef enum pen__offload_try {
 /* What periods tell of the network and the nodes.  Zero-initialise. */
 typedef struct pen__offload_watch {
     double bytes_per_s, storage_cores; /* 0: not known */
+    double device_s, client_s;         /* of a sample, when it was last told; 0: not yet */
     double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
     double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;
-    bool is_slow; /* in the last span the loop waited, and not for its own machine */
-    bool is_due;  /* a span was judged just now: it is time to plan */
+    double n_slow;   /* spans one after another in which the loop waited, not for its own machine */
+    bool is_due;     /* a span was judged just now: it is time to plan */
+    double n_doubts; /* spans one after another in which nodes paused, and had time left */
     double blamed_rate, blamed_share; /* when the nodes were thought to be slow; 0: they are not */
     pen__offload_try tried;           /* in the present span */
     double tried_at;                  /* what it stood at before */

@@ -245,16 +245,22 @@ static pen_policy_state live(job *j)
     return s;
 }
 
+/* What the plan makes of a period. */
+static void plan_after(job *j, const pen_policy_state *s)
+{
+    pen__offload_facts known;
+    pen__offload_look(&j->watch, s, j->share);
+    if (j->watch.n_spans == 0)
+        j->share = 0;
+    else if (pen__offload_is_due(&j->watch) && pen__offload_know(&j->watch, s, &known))
+        j->share = pen__offload_settle(&known, j->share);
+}
+
 static void run_job(job *j, double seconds)
 {
     for (int i = 0; i < (int)(seconds * 10); i++) {
         const pen_policy_state s = live(j);
-        pen__offload_facts known;
-        pen__offload_look(&j->watch, &s, j->share);
-        if (j->watch.n_spans == 0)
-            j->share = 0;
-        else if (pen__offload_is_due(&j->watch) && pen__offload_know(&j->watch, &s, &known))
-            j->share = pen__offload_settle(&known, j->share);
+        plan_after(j, &s);
     }
 }
 
@@ -305,14 +311,47 @@ static void a_beginning_says_nothing_about_the_network(void **state)
     j.truth.device_s = 0.102; /* hardly slower than the network */
     for (int i = 0; i < 100; i++) {
         pen_policy_state s = live(&j);
-        pen__offload_facts known;
         if (i < 4) {
             s.wait_share = 0.9;
             s.bytes_per_s *= 0.5;
         }
-        pen__offload_look(&j.watch, &s, j.share);
-        if (pen__offload_is_due(&j.watch) && pen__offload_know(&j.watch, &s, &known))
-            j.share = pen__offload_settle(&known, j.share);
+        plan_after(&j, &s);
+        assert_near(j.share, 0);
+    }
+}
+
+/* The same where an epoch begins, or something pauses once. */
+static void one_wait_is_no_reason_to_begin(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 1, .noise = 0.1};
+    j.truth.device_s = 0.13;
+    for (int i = 0; i < 600; i++) {
+        pen_policy_state s = live(&j);
+        if (i % 200 >= 196) {
+            s.wait_share = 0.9;
+            s.bytes_per_s = 0;
+        }
+        plan_after(&j, &s);
+        assert_near(j.share, 0);
+    }
+    j.truth.device_s = 0.05; /* but one that goes on is, within seconds */
+    run_job(&j, 4);
+    assert_true(j.share > 0.5);
+}
+
+/* A state tells of no step where steps are longer than what it is about. */
+static void the_last_step_is_remembered(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 1, .noise = 0.1};
+    j.truth.device_s = 0.13;
+    for (int i = 0; i < 300; i++) {
+        pen_policy_state s = live(&j);
+        if (i % 10 != 9)
+            s.step_s = NAN;
+        s.wait_share = i < 100 ? s.wait_share : 0.2;
+        plan_after(&j, &s);
         assert_near(j.share, 0);
     }
 }
@@ -460,6 +499,40 @@ static void an_allowance_that_nobody_gets_does_little_harm(void **state)
     assert_true(none.share < 1e-6); /* files as they are */
 }
 
+/* Nothing comes for a second of every ten, though nodes have time left: a small quota, used up by a
+ * burst.  That is no reason to plan with less than they say. */
+static void nodes_that_pause_are_not_short_of_time(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .told = -1, .dice = 3, .noise = 0.05};
+    double share = 0;
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 1;
+    for (int i = 0; i < 600; i++) {
+        pen_policy_state s = live(&j);
+        if (i % 100 >= 90)
+            s.bytes_per_s = s.node_cores = 0;
+        plan_after(&j, &s);
+        share += i >= 100 ? j.share / 500 : 0;
+    }
+    assert_true(j.watch.storage_cores == 0 && j.watch.n_doubts < 3); /* no limit was met */
+    assert_true(share > 0.45 && share < 0.55);
+}
+
+/* A network that brings less now is no pause: known within seconds, though nodes have time. */
+static void a_slower_network_is_not_doubted(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .told = -1, .dice = 3, .noise = 0.05};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = 1;
+    run_job(&j, 10);
+    j.truth.bytes_per_s /= 2;
+    run_job(&j, 7);
+    assert_true(j.watch.n_doubts == 0);
+    assert_true(j.watch.bytes_per_s < 1.1 * j.truth.bytes_per_s);
+}
+
 /* What files take is told as a fifth less than it is, so that the network seems to be slower. */
 static void nodes_that_files_keep_busy_are_not_taken_for_a_slow_network(void **state)
 {
@@ -470,11 +543,8 @@ static void nodes_that_files_keep_busy_are_not_taken_for_a_slow_network(void **s
     add_files(&j.truth, 0.13);
     for (int i = 0; i < 400; i++) {
         pen_policy_state s = live(&j);
-        pen__offload_facts known;
         s.node_file_s *= 0.8;
-        pen__offload_look(&j.watch, &s, j.share);
-        if (pen__offload_is_due(&j.watch) && pen__offload_know(&j.watch, &s, &known))
-            j.share = pen__offload_settle(&known, j.share);
+        plan_after(&j, &s);
         assert_near(j.share, 0);
     }
 }
@@ -550,6 +620,22 @@ static void a_job_that_waits_for_its_own_processors_offloads_nothing(void **stat
     assert_true(share_of_model(&j, false) == 0);
 }
 
+/* Its workers have time left, but receiving takes the rest. */
+static void a_job_whose_processors_receive_offloads_nothing(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 1, .noise = 0.1};
+    j.truth.device_s = 0.01;
+    for (int i = 0; i < 300; i++) {
+        pen_policy_state s = live(&j);
+        s.process_cores = 0.97 * s.cores;
+        plan_after(&j, &s);
+        assert_near(j.share, 0);
+    }
+    run_job(&j, 10); /* and once they do not, it does */
+    assert_true(j.share > 0.5);
+}
+
 static void periods_in_which_nobody_is_there_say_nothing(void **state)
 {
     (void)state;
@@ -584,6 +670,8 @@ int main(void)
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
         cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
         cmocka_unit_test(a_beginning_says_nothing_about_the_network),
+        cmocka_unit_test(one_wait_is_no_reason_to_begin),
+        cmocka_unit_test(the_last_step_is_remembered),
         cmocka_unit_test(what_files_take_counts_where_nodes_are_short),
         cmocka_unit_test(jobs_whose_files_take_time_come_near_their_best),
         cmocka_unit_test(a_plan_follows_the_world),
@@ -595,6 +683,9 @@ int main(void)
         cmocka_unit_test(nodes_that_files_keep_busy_are_not_taken_for_a_slow_network),
         cmocka_unit_test(the_model_turns_the_knob),
         cmocka_unit_test(the_model_opens_bounds_that_nobody_has_set),
+        cmocka_unit_test(a_slower_network_is_not_doubted),
+        cmocka_unit_test(nodes_that_pause_are_not_short_of_time),
+        cmocka_unit_test(a_job_whose_processors_receive_offloads_nothing),
         cmocka_unit_test(periods_in_which_nobody_is_there_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
