@@ -264,7 +264,7 @@ static pen__choice choose_by_worth(pen__allow *a, int64_t sample, const pen__for
                          pen__traits_factor(&a->traits, sample, PEN__TRAIT_CODED_BYTES),
                          pen__traits_factor(&a->traits, sample, PEN__TRAIT_CPU));
     const int n = pen__estimate_offers(&own, all.forms, offers);
-    pen__ranking_add(&a->ranking, &own.of[PEN__FORM_RAW], offers, n);
+    pen__ranking_add(&a->ranking, own.of[PEN__FORM_RAW].bytes, offers, n);
     if (--a->n_until_threshold <= 0)
         set_threshold(a);
     if (!(a->threshold > 0))
@@ -337,7 +337,7 @@ void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *forese
         const pen__estimate *e = &foreseen->estimate;
         pen__corrections *usual = &a->typical.corrections;
         pen__estimate_learn_bytes(usual, e, parcel->form, (double)parcel->len);
-        pen__estimate_learn_cpu(usual, e, foreseen->choice.forms, cpu_s);
+        pen__estimate_learn_cpu(usual, &a->usual_costs, e, foreseen->choice.forms, cpu_s);
         note_traits(a, sample, foreseen, parcel, cpu_s);
     }
     a->n_learned++;
@@ -348,7 +348,8 @@ void pen__allow_learn(pen__allow *a, int64_t sample, const pen__foreseen *forese
 pen__weight pen__allow_raw(pen__allow *a)
 {
     pthread_mutex_lock(&a->lock);
-    const pen__weight raw = pen__ranking_raw(&a->ranking);
+    const double bytes = pen__ranking_raw_bytes(&a->ranking);
+    const pen__weight raw = {bytes, pen__estimate_file_s(bytes, &a->typical.corrections)};
     pthread_mutex_unlock(&a->lock);
     return raw;
 }

@@ -41,6 +41,7 @@ typedef struct pen__allow {
     pen__ranking ranking;
     int n_until_threshold; /* samples until it is worked out again */
     pen__typical typical;
+    pen__usual_costs usual_costs;
     int64_t n_learned, n_unsaved;       /* samples that came, in all and since it was saved */
     int64_t n_profiled;                 /* FASTFLOW: samples, */
     double profiled_raw, profiled_sent; /* their bytes as files and as finished pixels */

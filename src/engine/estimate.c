@@ -1,8 +1,8 @@
 /* estimate.c - see estimate.h.
  *
  * Where the figures come from: `make bench-forms` over photographs of 0.2 and 1.1 megapixels
- * (docs/near-storage.md, "The forms").  They need not be good: the order of samples depends on
- * their ratios, and ratios are corrected.
+ * (docs/near-storage.md, "The forms"); for sending, a node at 60 Mbit/s (remote/node_sending.h).
+ * They need not be good: the order of samples depends on their ratios, and ratios are corrected.
  */
 #include "engine/estimate.h"
 
@@ -15,8 +15,8 @@ static const double jpeg_px_s = 0.8e-9; /* and a pixel of the window */
 static const double other_px_s = 25e-9; /* a pixel of a whole PNG or WebP file: a guess */
 static const double step_px_s = 3.1e-9; /* a pixel of an image that a step makes */
 static const double code_byte_s = 5e-9; /* a byte of pixels that is coded */
-static const double sample_s = 20e-6;   /* whatever is done: parsing heads, drawing */
-static const double file_s = 0.4e-9;    /* a byte of a file that is read and sent as it is */
+static const double sample_s = 95e-6;   /* whatever is done: parsing heads, drawing, sending */
+static const double file_s = 1e-9;      /* a byte of a file that is read and sent as it is */
 
 static const double cut_head_bytes = 650; /* tables and markers of a cut file */
 
@@ -130,6 +130,11 @@ static double corrected(double value, double ratio)
     return ratio > 0 ? value * ratio : value;
 }
 
+double pen__estimate_file_s(double len, const pen__corrections *corrections)
+{
+    return corrected(sample_s + file_s * len, corrections->cpu[PEN__FORM_RAW]);
+}
+
 void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
                           size_t len, int max_cut, int full_ch, const pen__corrections *corrections)
 {
@@ -148,8 +153,7 @@ void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_i
     }
     out->both = weigh_both(out, plan, info, (double)len);
     out->both.cpu_s = corrected(both_s, corrections->both_cpu);
-    out->of[PEN__FORM_RAW].cpu_s =
-        corrected(sample_s + file_s * (double)len, corrections->cpu[PEN__FORM_RAW]);
+    out->of[PEN__FORM_RAW].cpu_s = pen__estimate_file_s((double)len, corrections);
     /* known, not estimated */
     out->of[PEN__FORM_RAW].bytes = (double)len;
     out->of[PEN__FORM_PIXELS].bytes = pixels.bytes;
@@ -170,22 +174,41 @@ void pen__estimate_adjust(pen__estimate *e, double cut_bytes, double coded_bytes
 
 /* ---- learning ---- */
 
-/* A running mean of about 64 samples, of what came over what the constants alone say. */
-static void follow(double *ratio, double expected, double came)
+static const double gain = 1.0 / 64; /* a running mean of about 64 samples */
+
+static bool is_told(double expected, double came)
 {
-    const double gain = 1.0 / 64;
-    if (!(expected > 0) || isinf(expected) || !(came >= 0))
-        return;
+    return expected > 0 && !isinf(expected) && came >= 0;
+}
+
+/* What came over what the constants alone say. */
+static void follow(double *ratio, double expected, double came, double weight)
+{
     const double now = *ratio > 0 ? *ratio : 1;
     const double told = fmin(fmax(came / expected, 0.05), 20) * now; /* one sample says so much */
-    *ratio = fmin(fmax(now + gain * (told - now), PEN__LEAST_CORRECTION), PEN__MOST_CORRECTION);
+    *ratio =
+        fmin(fmax(now + weight * gain * (told - now), PEN__LEAST_CORRECTION), PEN__MOST_CORRECTION);
+}
+
+/* Sums of times are planned with, so what is expected to take long counts for more: the mean of
+ * plain ratios would be what is usual for small samples. */
+static void follow_sum(double *ratio, double *usual, double expected, double came)
+{
+    const double most = 4; /* one large sample does not decide */
+    const double base = expected / (*ratio > 0 ? *ratio : 1);
+    if (!is_told(expected, came))
+        return;
+    *usual = *usual > 0 ? *usual + gain * (base - *usual) : base;
+    follow(ratio, expected, came, fmin(base / *usual, most));
 }
 
 void pen__estimate_learn_bytes(pen__corrections *corrections, const pen__estimate *estimate,
                                pen__form form, double bytes)
 {
-    if (form == PEN__FORM_JPEG_CUT || form == PEN__FORM_PIXELS_CODED) /* others are known */
-        follow(&corrections->bytes[form], estimate->of[form].bytes, bytes);
+    const double expected = estimate->of[form].bytes;
+    const bool is_open = form == PEN__FORM_JPEG_CUT || form == PEN__FORM_PIXELS_CODED;
+    if (is_open && is_told(expected, bytes)) /* others are known */
+        follow(&corrections->bytes[form], expected, bytes, 1);
 }
 
 static bool tries_both(const pen__estimate *estimate, uint32_t forms)
@@ -214,14 +237,15 @@ double pen__estimate_cost(const pen__estimate *estimate, uint32_t forms)
                                        : estimate->of[find_dearest(estimate, forms)].cpu_s;
 }
 
-void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate *estimate,
-                             uint32_t forms, double cpu_s)
+void pen__estimate_learn_cpu(pen__corrections *corrections, pen__usual_costs *usual,
+                             const pen__estimate *estimate, uint32_t forms, double cpu_s)
 {
     const int dearest = find_dearest(estimate, forms);
     if (tries_both(estimate, forms))
-        follow(&corrections->both_cpu, estimate->both.cpu_s, cpu_s);
+        follow_sum(&corrections->both_cpu, &usual->both, estimate->both.cpu_s, cpu_s);
     else
-        follow(&corrections->cpu[dearest], estimate->of[dearest].cpu_s, cpu_s);
+        follow_sum(&corrections->cpu[dearest], &usual->of[dearest], estimate->of[dearest].cpu_s,
+                   cpu_s);
 }
 
 /* ---- offers ---- */

@@ -29,12 +29,19 @@ typedef struct pen__corrections {
     double bytes[PEN__FORM_COUNT], cpu[PEN__FORM_COUNT];
     double both_cpu;
 } pen__corrections;
+/* Seconds that the constants alone said of late; zero-initialise. */
+typedef struct pen__usual_costs {
+    double of[PEN__FORM_COUNT], both;
+} pen__usual_costs;
 
 /* `max_cut` as in pen__pack_order.  `full_ch`: pixels there, with so many channels at least; 0:
  * where they are fewest. */
 void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
                           size_t len, int max_cut, int full_ch,
                           const pen__corrections *corrections);
+
+/* Seconds that a node takes for a file of so many bytes as it is stored. */
+double pen__estimate_file_s(double len, const pen__corrections *corrections);
 
 /* A sample is known to differ from others like it: so many times the bytes and the time. */
 void pen__estimate_adjust(pen__estimate *estimate, double cut_bytes, double coded_bytes,
@@ -48,8 +55,8 @@ double pen__estimate_cost(const pen__estimate *estimate, uint32_t forms);
 void pen__estimate_learn_bytes(pen__corrections *corrections, const pen__estimate *estimate,
                                pen__form form, double bytes);
 /* It took the node so long (NaN: not told) to find the smallest of `forms`. */
-void pen__estimate_learn_cpu(pen__corrections *corrections, const pen__estimate *estimate,
-                             uint32_t forms, double cpu_s);
+void pen__estimate_learn_cpu(pen__corrections *corrections, pen__usual_costs *usual,
+                             const pen__estimate *estimate, uint32_t forms, double cpu_s);
 
 /* A step that a storage node may go further with a sample than without it. */
 typedef struct pen__offer {

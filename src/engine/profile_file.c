@@ -20,7 +20,7 @@
 #include "source/cachedir.h"
 #include "source/fileio.h"
 
-enum { VERSION = 1, BYTE_ORDER_MARK = 0x01020304 };
+enum { VERSION = 2, BYTE_ORDER_MARK = 0x01020304 };
 
 static const char magic[8] = {'P', 'E', 'N', 'P', 'R', 'O', 'F', 'L'};
 

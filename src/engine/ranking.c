@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-static const double first_log2 = 14;         /* 16 KB/s: worth less than any network */
-static const double ranks_a_double = 4;      /* 96 of them reach to 275 GB/s */
-static const double growth = 1 + 1.0 / 1024; /* of weights: half of all are the last 700 samples */
+static const double first_log2 = 14;        /* 16 KB/s: worth less than any network */
+static const double ranks_a_double = 4;     /* 96 of them reach to 275 GB/s */
+static const double growth = 1 + 1.0 / 512; /* of weights: half of all are the last 350 samples */
 static const double most_weight = 1e6;
 
 static int rank_of(double worth)
@@ -19,7 +19,6 @@ static void scale(pen__ranking *r, double factor)
     r->weight *= factor;
     r->n_samples *= factor;
     r->raw_bytes *= factor;
-    r->raw_cpu_s *= factor;
     for (int i = 0; i < PEN__RANKS; i++) {
         r->n[i] *= factor;
         r->saved_bytes[i] *= factor;
@@ -27,14 +26,13 @@ static void scale(pen__ranking *r, double factor)
     }
 }
 
-void pen__ranking_add(pen__ranking *r, const pen__weight *raw, const pen__offer *offers, int n)
+void pen__ranking_add(pen__ranking *r, double raw_bytes, const pen__offer *offers, int n)
 {
     r->weight = r->weight > 0 ? r->weight * growth : 1;
     if (r->weight > most_weight)
         scale(r, 1 / most_weight);
     r->n_samples += r->weight;
-    r->raw_bytes += r->weight * raw->bytes;
-    r->raw_cpu_s += r->weight * raw->cpu_s;
+    r->raw_bytes += r->weight * raw_bytes;
     for (int i = 0; i < n; i++) {
         const int at = rank_of(pen__offer_worth(&offers[i]));
         r->n[at] += r->weight;
@@ -83,9 +81,7 @@ pen__gain pen__ranking_gain(const pen__ranking *r, double share)
     return gain;
 }
 
-pen__weight pen__ranking_raw(const pen__ranking *r)
+double pen__ranking_raw_bytes(const pen__ranking *r)
 {
-    if (!(r->n_samples > 0))
-        return (pen__weight){NAN, NAN};
-    return (pen__weight){r->raw_bytes / r->n_samples, r->raw_cpu_s / r->n_samples};
+    return r->n_samples > 0 ? r->raw_bytes / r->n_samples : NAN;
 }

@@ -15,13 +15,12 @@ enum { PEN__RANKS = 96 };
 /* Zero-initialise. */
 typedef struct pen__ranking {
     double weight; /* of the next sample; 0 counts as 1 */
-    double n_samples, raw_bytes, raw_cpu_s;
+    double n_samples, raw_bytes;
     double n[PEN__RANKS], saved_bytes[PEN__RANKS], cpu_s[PEN__RANKS];
 } pen__ranking;
 
-/* A sample, what it is as a file, and what could be done with it. */
-void pen__ranking_add(pen__ranking *ranking, const pen__weight *raw, const pen__offer *offers,
-                      int n);
+/* A sample, its bytes as a file, and what could be done with it. */
+void pen__ranking_add(pen__ranking *ranking, double raw_bytes, const pen__offer *offers, int n);
 
 /* The worth from which on an offer is among the best `share` of all; 0 for all of them, INFINITY
  * for none. */
@@ -34,7 +33,7 @@ typedef struct pen__gain {
 } pen__gain;
 pen__gain pen__ranking_gain(const pen__ranking *ranking, double share);
 
-/* A sample as it is stored; NaN before there was one. */
-pen__weight pen__ranking_raw(const pen__ranking *ranking);
+/* Of a sample as it is stored; NaN before there was one. */
+double pen__ranking_raw_bytes(const pen__ranking *ranking);
 
 #endif

@@ -11,7 +11,7 @@
  *     node_index.c     marks of JPEG files: which are made, how they are kept
  *     node_clients.c   what each client has used
  *     node_share.c     whose sample is next, and how much of the processors each job may use
- *     node_sending.c   what it takes to send a byte
+ *     node_sending.c   what it takes to send a frame
  *     node_pipelines.c pipelines that clients have put
  *     node_manifest.c  pages of the manifest
  *     node_metrics.c   counters as text
@@ -302,6 +302,7 @@ typedef struct pen__node_stats {
     int64_t responses[600];                          /* by status */
     int64_t items[PEN__FORM_COUNT], item_errors[16]; /* by -code */
     int64_t fields; /* of those items, the ones that are not images */
+    int64_t frames; /* with samples, and blocks */
     int64_t raw_bytes, parcel_bytes, sent_bytes;
     int64_t pack_cpu_ns, block_cpu_ns, parse_cpu_ns, limited_items, late_items, cancelled_items;
     int64_t cut_connections, refused_connections, refused_tokens;

@@ -284,10 +284,12 @@ static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
 static void look_at_sending(pen_node *node)
 {
     const pen__node_stats *s = &node->stats;
-    if (!pen__sending_is_due(&node->sending, s->sent_bytes))
+    pen__sending_sums sums = {.sent_bytes = s->sent_bytes,
+                              .frames = s->frames,
+                              .work_ns = s->pack_cpu_ns + s->block_cpu_ns + s->parse_cpu_ns};
+    if (!pen__sending_is_due(&node->sending, &sums))
         return;
-    const pen__sending_sums sums = {s->sent_bytes, pen__process_cpu_ns(),
-                                    s->pack_cpu_ns + s->block_cpu_ns + s->parse_cpu_ns};
+    sums.process_ns = pen__process_cpu_ns();
     pen__sending_look(&node->sending, &sums);
 }
 
@@ -306,11 +308,12 @@ static void do_item(worker *w, const task *t)
         if (is_image)
             pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
         pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0,
-                              pen__thread_cpu_ns() - began + pen__sending_ns(&node->sending, n),
+                              pen__thread_cpu_ns() - began +
+                                  pen__sending_ns(&node->sending, is_image, n),
                               w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
     }
     const int64_t work_ns = pen__thread_cpu_ns() - began,
-                  cpu_ns = work_ns + (n < 0 ? 0 : pen__sending_ns(&node->sending, n));
+                  cpu_ns = work_ns + (n < 0 ? 0 : pen__sending_ns(&node->sending, is_image, n));
 
     pthread_mutex_lock(&node->lock);
     node->stats.pack_cpu_ns += work_ns;
@@ -327,6 +330,7 @@ static void do_item(worker *w, const task *t)
             put_frame(node, x, w->frame.data, PEN__FRAME_HEAD_BYTES + (size_t)n);
             node->stats.items[w->frame.data[PEN__FRAME_HEAD_BYTES + 1]]++; /* its form */
             node->stats.fields += !is_image;
+            node->stats.frames += is_image;
             node->stats.raw_bytes += len;
             node->stats.parcel_bytes += n;
         }
@@ -372,6 +376,7 @@ static void do_block(worker *w, const task *t)
     memcpy(x->etag, etag, sizeof etag);
     x->phase = PEN__PHASE_READY;
     w->node->stats.block_cpu_ns += cpu_ns;
+    w->node->stats.frames += len >= 0;
     pen__share_used(&w->node->share, x->job, t->turn, cpu_ns, 0, pen__now_ns());
     pen__client_used(x->client, cpu_ns);
     pen__hold(x, (int64_t)x->block_len - t->bytes);

@@ -321,9 +321,9 @@ static void what_files_take_a_node_is_known(void **state)
         const pen__parcel parcel = {
             .form = PEN__FORM_RAW, .info = photo(800, 600), .raw_len = 300000, .len = 300000};
         assert_true(is_raw(f.choice));
-        pen__allow_learn(&allow, i % N, &f, &parcel, 0.0005);
+        pen__allow_learn(&allow, i % N, &f, &parcel, 0.0008);
     }
-    assert_true(fabs(pen__allow_raw(&allow).cpu_s - 0.0005) < 0.00002);
+    assert_true(fabs(pen__allow_raw(&allow).cpu_s - 0.0008) < 0.00003);
     assert_int_equal(pen__traits_word(&allow.traits, 7), 0);
     const double less = before.cpu_s - pen__allow_gain(&allow, 1).cpu_s;
     assert_true(less > 0.0002 && less < 0.0005);
