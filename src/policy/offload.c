@@ -6,7 +6,10 @@
 
 #include "policy/policies.h"
 
-enum { HALVINGS = 40 };
+enum {
+    HALVINGS = 40,
+    OF_A_STATE = 8, /* periods that a state tells of at most */
+};
 
 static const double io_bound = 1.05;    /* the network must be so much slower to begin */
 static const double worth_going = 1.03; /* how much quicker it must get to take more */
@@ -222,10 +225,22 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
     }
 }
 
+/* One long step, for a checkpoint, is no slow device: it is in each state for a while, and then in
+ * none.  A device that has become slow goes on. */
+static void note_step(pen__offload_watch *w, double device_s)
+{
+    const double odd = 4; /* times what is known */
+    if (isnan(device_s))
+        return;
+    w->n_odd = w->device_s > 0 && device_s > odd * w->device_s ? w->n_odd + 1 : 0;
+    if (w->n_odd == 0 || w->n_odd > OF_A_STATE)
+        w->device_s = device_s;
+}
+
 /* Steps and samples that take longer than what a state is about are not in it. */
 static void remember(pen__offload_watch *w, const pen_policy_state *s)
 {
-    w->device_s = pen__or(s->step_s / s->batch_samples, w->device_s);
+    note_step(w, s->step_s / s->batch_samples);
     w->client_s = pen__or(pen__compute_s(s) / fmax(pen__or(s->cores, 1), 1), w->client_s);
 }
 

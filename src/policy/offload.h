@@ -61,6 +61,7 @@ typedef enum pen__offload_try {
 typedef struct pen__offload_watch {
     double bytes_per_s, storage_cores; /* 0: not known */
     double device_s, client_s;         /* of a sample, when it was last told; 0: not yet */
+    double n_odd;                      /* states one after another with a far longer step */
     double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
     double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;

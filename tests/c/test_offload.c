@@ -340,6 +340,32 @@ static void one_wait_is_no_reason_to_begin(void **state)
     assert_true(j.share > 0.5);
 }
 
+/* The loop writes a checkpoint for 30 s: queues fill, nothing comes, and what comes next tells of
+ * one long step. */
+static void one_long_step_is_no_slow_device(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 1, .noise = 0.05};
+    j.truth.device_s = 0.01;
+    run_job(&j, 20);
+    const double share = j.share;
+    assert_true(share > 0.3);
+    for (int i = 0; i < 320; i++) {
+        pen_policy_state s = live(&j);
+        if (i < 300) {
+            s.wait_share = s.bytes_per_s = s.node_cores = 0;
+            s.step_s = NAN;
+        } else if (i < 308) {
+            s.step_s = 30;
+        }
+        plan_after(&j, &s);
+        assert_true(fabs(j.share - share) < 0.2);
+    }
+    j.truth.device_s = 0.5; /* one that stays slow is one */
+    run_job(&j, 5);
+    assert_near(j.share, 0);
+}
+
 /* A state tells of no step where steps are longer than what it is about. */
 static void the_last_step_is_remembered(void **state)
 {
@@ -671,6 +697,7 @@ int main(void)
         cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
         cmocka_unit_test(a_beginning_says_nothing_about_the_network),
         cmocka_unit_test(one_wait_is_no_reason_to_begin),
+        cmocka_unit_test(one_long_step_is_no_slow_device),
         cmocka_unit_test(the_last_step_is_remembered),
         cmocka_unit_test(what_files_take_counts_where_nodes_are_short),
         cmocka_unit_test(jobs_whose_files_take_time_come_near_their_best),
