@@ -186,15 +186,16 @@ static void note_source(memory *m, const pen_policy_state *s, double workers)
 /* Many readers brought no more than none, because the source is at its limit.  Then a few are
  * right: workers that read for themselves leave it idle while they compute, for some hundredths of
  * the time, which is less than a trial can tell. */
-static bool keep_source_busy(const memory *m, const pen_knob_info *table, pen_knobs *knobs)
+static bool keep_source_busy(const memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                             pen_knobs *knobs)
 {
+    const double few = pen__busy_readers(s);
     /* Many workers keep it busy themselves, and all go through the same gate. */
     if (m->subject != MORE_THREADS || !(m->expected_rate > 0) || !(m->source_rate > 0) ||
-        knobs->value[PEN_KNOB_WORKERS] > PEN__BUSY_READERS ||
-        !pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * PEN__BUSY_READERS, true))
+        knobs->value[PEN_KNOB_WORKERS] > few ||
+        !pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * few, true))
         return false;
-    pen__model_turn(table, knobs, PEN_KNOB_IO, PEN__BUSY_READERS,
-                    knobs->value[PEN_KNOB_IO] < PEN__BUSY_READERS);
+    pen__model_turn(table, knobs, PEN_KNOB_IO, few, knobs->value[PEN_KNOB_IO] < few);
     return true;
 }
 
@@ -235,7 +236,7 @@ static void finish_trial(memory *m, const pen_policy_state *s, const pen_knob_in
     const bool is_kept = end == PEN__TRIAL_KEPT;
     m->off_next[m->subject] = 0;
     note_source(m, s, workers);
-    const bool keeps_some = !is_kept && keep_source_busy(m, table, knobs);
+    const bool keeps_some = !is_kept && keep_source_busy(m, s, table, knobs);
     pen__reason(reason, "%s %s: %.0f to %.0f samples/s, waiting %.0f to %.0f %%",
                 change_names[m->subject],
                 is_kept      ? "stay"
@@ -259,7 +260,7 @@ static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *
     const double readers = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     if (!(s->read_s > 0))
         return;
-    if (readers < PEN__BUSY_READERS || m->best_read_s == 0 || s->read_s < m->best_read_s)
+    if (readers < PEN__FEW_READERS || m->best_read_s == 0 || s->read_s < m->best_read_s)
         m->best_read_s = s->read_s;
     else
         m->best_read_s *= 1.002; /* the best of the last minute or so */

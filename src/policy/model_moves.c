@@ -7,8 +7,6 @@ enum {
     MOST_SETTLE = 5,
     MOST_STEP = 4,
     FIRST_READERS = 32,
-    NODE_READERS = 16, /* at least, of storage nodes: a request for each sample is dear to them, and
-                          they may pause */
     BEFORE_OTHERS = 5, /* periods: turns beside others vary from one to the next */
     BESIDE_THEM = 8,   /* and so do those that a quota leaves */
 };
@@ -157,8 +155,7 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
 {
     const pen_knobs before = *knobs;
     const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    const double least = isnan(s->node_cores) ? PEN__BUSY_READERS : NODE_READERS;
-    if (io < 2 * least || !(s->read_s > 2 * m->best_read_s) ||
+    if (io < 2 * pen__busy_readers(s) || !(s->read_s > 2 * m->best_read_s) ||
         !pen__model_turn(table, knobs, PEN_KNOB_IO, floor(io / 2), false))
         return false;
     pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * floor(io / 2), false);

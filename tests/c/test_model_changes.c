@@ -61,6 +61,27 @@ static void model_keeps_a_wire_busy(void **state)
     }
 }
 
+/* The same of a storage node, for which a request for every sample or two is dear. */
+static void model_keeps_more_readers_of_storage_nodes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world w = of_small_batches(1.2e-3, 0.02, 0.1, seed);
+        w.wire_s = 3.6e-3;
+        w.is_remote = true;
+        driver d;
+        start(&d, "model", &w);
+        run(&d, &w, 20);
+        int n_few = 0;
+        for (int period = 0; period < 400; period++) {
+            run(&d, &w, 1);
+            n_few += readers(&d.knobs) < 12;
+        }
+        assert_int_equal(n_few, 0);
+        assert_reaches(&d, &w, 0.98);
+    }
+}
+
 /* Times are of the last periods: what batches took before there were readers goes on for a while.
  */
 static void model_opens_no_room_for_times_that_are_over(void **state)
@@ -322,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_asks_for_few_readers_on_a_wire_that_changes),
         cmocka_unit_test(model_keeps_a_wire_busy),
+        cmocka_unit_test(model_keeps_more_readers_of_storage_nodes),
         cmocka_unit_test(model_opens_no_room_for_times_that_are_over),
         cmocka_unit_test(giving_back_is_judged_by_the_rate_where_the_loop_waits_much),
         cmocka_unit_test(model_keeps_no_room_that_is_only_filled),
