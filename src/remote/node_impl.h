@@ -94,7 +94,7 @@ typedef struct pen__client {
     int next;           /* in its chain, -1: last */
     double tokens;      /* requests it may make now */
     double cpu_s;       /* it may use now */
-    double read_s;      /* of that, for reading its orders; has a debt of its own */
+    double read_s;      /* the same for reading its orders, with a least rate of its own */
     int64_t filled_ns;  /* when these were right */
     int64_t held_bytes; /* of memory, by its answers */
     int64_t body_bytes; /* and by what it sends */

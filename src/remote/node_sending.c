@@ -19,6 +19,11 @@ bool pen__sending_is_due(const pen__sending *s, const pen__sending_sums *now)
     return sent_since(&s->last, now) >= (s->has_begun ? PEN__SENDING_STEP : FIRST_STEP);
 }
 
+void pen__sending_pause(pen__sending *s)
+{
+    s->has_begun = false;
+}
+
 void pen__sending_look(pen__sending *s, const pen__sending_sums *now)
 {
     const pen__sending_sums last = s->last;

@@ -40,13 +40,17 @@ typedef struct pen__sending_sums {
 /* Zero-initialise. */
 typedef struct pen__sending {
     pen__sending_sums last;
-    bool has_begun;            /* what the process did before the first look was not all sending */
-    int n_looks;               /* since then, up to those that count */
+    bool has_begun; /* what the process did before the first look, also after a pause, was not all
+                       sending */
+    int n_looks;    /* since then, up to those that count */
     _Atomic int64_t ps_a_byte; /* picoseconds; 0: not known */
 } pen__sending;
 
 /* Has enough been sent since the last look?  Clocks of `now` are not needed for that. */
 bool pen__sending_is_due(const pen__sending *sending, const pen__sending_sums *now);
+/* Nothing was sent for a while: what the process does meanwhile is no sending. */
+void pen__sending_pause(pen__sending *sending);
+
 /* When it is due. */
 void pen__sending_look(pen__sending *sending, const pen__sending_sums *now);
 

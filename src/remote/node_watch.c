@@ -147,12 +147,14 @@ static void cancel_long(pen_node *node, int64_t now)
     }
 }
 
-/* Give memory back that a burst has left behind.  The lock is held, and free meanwhile. */
+/* A burst is over: give memory back that it has left behind.  The lock is held, and free meanwhile.
+ */
 static void tidy_up(pen_node *node, int64_t now)
 {
     if (node->quiet_ns == 0 || node->n_heavy > 0 || now - node->quiet_ns < QUIET_MS * 1000000LL)
         return;
     node->quiet_ns = 0;
+    pen__sending_pause(&node->sending);
     pen__chunks_fini(&node->chunks);
     pthread_mutex_unlock(&node->lock);
     pen__mem_trim();

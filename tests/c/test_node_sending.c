@@ -52,6 +52,22 @@ static void what_was_before_the_first_look_is_no_sending(void **state)
     assert_int_equal(takes(&s, 1000), FRAME + 1000);
 }
 
+/* A node that waits for clients for hours still looks after its connections. */
+static void what_passes_while_nobody_asks_is_no_sending(void **state)
+{
+    (void)state;
+    pen__sending s = {.has_begun = true};
+    look(&s, STEP, STEP, 0);
+    pen__sending_pause(&s);
+    assert_int_equal(takes(&s, 1000), FRAME + 1000); /* as it was */
+    const pen__sending_sums again = sums(STEP + STEP / 4, STEP * 100, 0);
+    assert_true(pen__sending_is_due(&s, &again));
+    pen__sending_look(&s, &again);
+    assert_int_equal(takes(&s, 1000), FRAME + 1000);
+    look(&s, STEP * 3, STEP * 100 + STEP * 7 / 4, 0);
+    assert_int_equal(takes(&s, 1000), FRAME + 1000);
+}
+
 static void frames_count_beside_their_bytes(void **state)
 {
     (void)state;
@@ -123,6 +139,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_usual_is_told_before_enough_was_sent),
         cmocka_unit_test(what_was_before_the_first_look_is_no_sending),
+        cmocka_unit_test(what_passes_while_nobody_asks_is_no_sending),
         cmocka_unit_test(frames_count_beside_their_bytes),
         cmocka_unit_test(small_frames_tell_of_large_ones),
         cmocka_unit_test(work_is_no_sending),

@@ -79,6 +79,15 @@ static void *watch(void *node)
     return NULL;
 }
 
+/* The lock is held, and free afterwards. */
+static void end_watch(pen_node *node, pthread_t watcher)
+{
+    node->is_closing = true;
+    pthread_cond_broadcast(&node->tick);
+    pthread_mutex_unlock(&node->lock);
+    pthread_join(watcher, NULL);
+}
+
 /* Their connections have something to send, so none of them is to be resumed. */
 static void all_that_waited_for_too_long_are_given_up_at_once(void **state)
 {
@@ -107,12 +116,28 @@ static void all_that_waited_for_too_long_are_given_up_at_once(void **state)
         assert_int_equal(late[i].n_framed, 2);
     }
     assert_int_equal(node->n_waiting_items, 0);
-    node->is_closing = true;
-    pthread_cond_broadcast(&node->tick);
-    pthread_mutex_unlock(&node->lock);
-    pthread_join(watcher, NULL);
+    end_watch(node, watcher);
     for (int i = 0; i < N; i++)
         pen__queue_drop(&late[i].queue, &node->chunks);
+    pen_node_free(node);
+}
+
+static void time_without_requests_is_no_sending(void **state)
+{
+    (void)state;
+    pen_node *node;
+    pthread_t watcher;
+    assert_int_equal(pen_node_create(&node, &opts, NULL), 0);
+    node->sending.has_begun = true;
+    node->quiet_ns = 1; /* long ago */
+    assert_int_equal(pthread_create(&watcher, NULL, watch, node), 0);
+    pthread_mutex_lock(&node->lock);
+    while (node->sending.has_begun) {
+        pthread_mutex_unlock(&node->lock);
+        sched_yield();
+        pthread_mutex_lock(&node->lock);
+    }
+    end_watch(node, watcher);
     pen_node_free(node);
 }
 
@@ -125,6 +150,7 @@ int main(void)
         cmocka_unit_test_setup(times_without_anything_to_send_do_not_count, set_up),
         cmocka_unit_test_setup(without_a_limit_nothing_is_too_slow, set_up),
         cmocka_unit_test_setup(all_that_waited_for_too_long_are_given_up_at_once, set_up),
+        cmocka_unit_test_setup(time_without_requests_is_no_sending, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,23 +51,37 @@ static void run(pen_node *node, pen__exchange *x, int64_t n)
     pen__mem_fail_at(0);
 }
 
-/* True: there was no memory for its first frame. */
-static bool lose_at(int64_t n)
+static pen_node *a_node(void)
 {
-    pen__node_order order = {.n_items = N_ITEMS};
-    pen__client client = {0};
-    pen__peer peer = {.client = &client};
     pen_node_opts opts;
     pen_node *node;
     pen_node_opts_init(&opts);
     opts.use_index = 0;
-    for (int i = 0; i < N_ITEMS; i++)
-        order.items[i] = (pen__node_item){.id = i, .forms = 1U << PEN__FORM_RAW};
     assert_int_equal(pen_node_create(&node, &opts, NULL), 0);
     assert_int_equal(pen_node_add(node, "data", folder, NULL, NULL), 0);
     assert_int_equal(pen__work_init(node, 1), 0);
-    pen__exchange x = {
+    return node;
+}
+
+/* For all files as they are. */
+static pen__exchange a_request(pen_node *node)
+{
+    static pen__node_order order;
+    static pen__client client;
+    static pen__peer peer = {.client = &client};
+    client = (pen__client){0};
+    order.n_items = N_ITEMS;
+    for (int i = 0; i < N_ITEMS; i++)
+        order.items[i] = (pen__node_item){.id = i, .forms = 1U << PEN__FORM_RAW};
+    return (pen__exchange){
         .node = node, .client = &client, .peer = &peer, .served = node->served, .order = &order};
+}
+
+/* True: there was no memory for its first frame. */
+static bool lose_at(int64_t n)
+{
+    pen_node *node = a_node();
+    pen__exchange x = a_request(node);
     run(node, &x, n);
     const bool is_lost = x.rc == PEN_ENOMEM;
     assert_int_equal(x.next_item, is_lost ? 1 : N_ITEMS);
@@ -92,10 +106,28 @@ static void a_request_whose_stream_is_lost_leaves_the_line(void **state)
     assert_int_equal(pen__mem_live(), live);
 }
 
+/* What the network's thread has sent since the last look is looked at when it is enough. */
+static void what_was_sent_is_looked_at(void **state)
+{
+    (void)state;
+    pen_node *node = a_node();
+    pen__exchange x = a_request(node);
+    node->sending.has_begun = true;
+    node->stats.sent_bytes = PEN__SENDING_STEP;
+    run(node, &x, 0);
+    assert_int_equal(node->stats.frames, N_ITEMS);
+    assert_int_equal(node->sending.n_looks, 1);
+    assert_int_equal(node->sending.last.sent_bytes, PEN__SENDING_STEP);
+    assert_true(node->sending.last.process_ns > 0 && node->sending.last.work_ns > 0);
+    pen__queue_drop(&x.queue, &node->chunks);
+    pen_node_free(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_whose_stream_is_lost_leaves_the_line),
+        cmocka_unit_test(what_was_sent_is_looked_at),
     };
     return cmocka_run_group_tests(tests, make_world, unmake_world);
 }
