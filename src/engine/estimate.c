@@ -121,7 +121,7 @@ static pen__weight weigh_both(const pen__estimate *e, const pen__plan *plan,
     if (isinf(cut->bytes) || isinf(coded->bytes))
         return (pen__weight){INFINITY, INFINITY};
     return (pen__weight){surpassed * fmin(cut->bytes, coded->bytes),
-                         cut->cpu_s + coded->cpu_s +
+                         cut->cpu_s + coded->cpu_s - sample_s +
                              decode_s * (cut->bytes - bytes_to(info, plan->window, len))};
 }
 

@@ -117,6 +117,16 @@ static void files_that_cannot_be_cut_are_not_expected_to_be(void **state)
     }
 }
 
+/* The cut of a whole image is the image: so pixels take as long from it as from the file.  But its
+ * head is parsed once, and one frame is sent. */
+static void trying_both_is_one_sample(void **state)
+{
+    (void)state;
+    const pen__estimate e = estimate_of(photo(), all_of_it, 500000);
+    const double apart_s = e.of[PEN__FORM_JPEG_CUT].cpu_s + e.of[PEN__FORM_PIXELS_CODED].cpu_s;
+    assert_true(apart_s - e.both.cpu_s > 80e-6 && apart_s - e.both.cpu_s < 100e-6);
+}
+
 /* ---- corrections ---- */
 
 static void what_comes_is_what_is_expected_before_long(void **state)
@@ -285,6 +295,7 @@ int main(void)
         cmocka_unit_test(pixels_weigh_what_they_are_and_coded_ones_less),
         cmocka_unit_test(pixels_are_those_at_the_place_the_node_would_take),
         cmocka_unit_test(files_that_cannot_be_cut_are_not_expected_to_be),
+        cmocka_unit_test(trying_both_is_one_sample),
         cmocka_unit_test(what_comes_is_what_is_expected_before_long),
         cmocka_unit_test(what_is_expected_of_all_is_what_all_take),
         cmocka_unit_test(nonsense_does_not_spoil_the_figures),
