@@ -111,6 +111,15 @@ void pen__text_add_json(pen__text *text, const char *bytes, size_t len)
     pen__text_add(text, "\"");
 }
 
+/* Every value but the first follows one of these. */
+size_t pen__text_count_values(const char *text, size_t len)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < len; i++)
+        n += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
+    return n;
+}
+
 void pen__text_fini(pen__text *text)
 {
     pen__free(text->data);

@@ -19,6 +19,7 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "engine/describe.h"
 #include "source/names.h"
 
@@ -410,6 +411,10 @@ int pen__describe_read(pen_pipeline **out, const char *text, size_t len, pen_err
     if (len > PEN__DESCRIPTION_MAX)
         return pen__fail(err, PEN_ELIMIT, -1, "a description of %zu bytes: over %d", len,
                          PEN__DESCRIPTION_MAX);
+    enum { MAX_VALUES = 64 * PEN_PIPELINE_MAX_OPS };
+    if (pen__text_count_values(text, len) > MAX_VALUES)
+        return pen__fail(err, PEN_ELIMIT, -1, "more values than %d operations have",
+                         PEN_PIPELINE_MAX_OPS);
     json_error_t why;
     pen__shown shown;
     /* as reals: -0 is no integer, and RandomRotation(0) has one */

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/fail.h"
+#include "base/text.h"
 #include "source/names.h"
 
 /* What random numbers are drawn for has 40 bits: base/rng.h. */
@@ -354,24 +355,14 @@ static int read_order(pen__node_order *out, const json_t *root, pen_error *err)
     return rc;
 }
 
-/* Every value but the first follows one of these: a body with more of them than an order needs is
- * refused before a tree is made of it, which takes a hundred times as long as looking. */
-static bool has_too_many_values(const char *text, size_t len)
-{
-    enum { MAX_VALUES = 8 * PEN__NODE_MAX_ITEMS };
-    size_t n = 0;
-    for (size_t i = 0; i < len; i++)
-        n += (text[i] == ',') | (text[i] == '[') | (text[i] == '{');
-    return n > MAX_VALUES;
-}
-
 int pen__node_order_parse(pen__node_order *out, const char *text, size_t len, pen_error *err)
 {
     memset(out, 0, sizeof *out);
     if (len > PEN__NODE_MAX_BODY)
         return pen__fail(err, PEN_ELIMIT, -1, "a body of %zu bytes: more than %d", len,
                          PEN__NODE_MAX_BODY);
-    if (has_too_many_values(text, len))
+    enum { MAX_VALUES = 8 * PEN__NODE_MAX_ITEMS };
+    if (pen__text_count_values(text, len) > MAX_VALUES)
         return pen__fail(err, PEN_ELIMIT, -1, "more values than %d items have",
                          PEN__NODE_MAX_ITEMS);
     json_error_t why;

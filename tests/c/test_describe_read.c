@@ -161,8 +161,11 @@ static void depth_and_length_are_limited(void **state)
     assert_int_equal(read_text(text, n, &err), PEN_EINVAL);
     assert_non_null(strstr(err.text, "more than"));
     memset(text, '[', sizeof text);
-    assert_int_equal(read_text(text, PEN__DESCRIPTION_MAX, &err), PEN_EINVAL);
+    assert_int_equal(read_text(text, 4000, &err), PEN_EINVAL);
+    assert_int_equal(read_text(text, PEN__DESCRIPTION_MAX, &err), PEN_ELIMIT);
+    assert_non_null(strstr(err.text, "more values"));
     assert_int_equal(read_text(text, PEN__DESCRIPTION_MAX + 1, &err), PEN_ELIMIT);
+    assert_non_null(strstr(err.text, "bytes"));
 }
 
 /* Cut anywhere, changed anywhere, it is refused or means what it says. */
