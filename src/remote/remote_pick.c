@@ -120,7 +120,7 @@ int pen__pick_share(const pen__pick_counts *c)
     const int n_busy = c->n_all - c->n_room; /* of all servers */
     int n_parts = n_calls / CALLS_A_REQUEST;
     n_parts = n_parts < n_least ? n_least : n_parts > c->n_all ? c->n_all : n_parts;
-    if (c->n_sent > 0 && c->n_ready < n_calls / n_parts)
+    if (c->n_busy > 0 && c->n_ready < n_calls / n_parts) /* more will come, and it has work */
         return 0;
     if (c->n_sent > 0 && c->n_busy >= LEAST_BUSY && n_busy >= n_parts)
         return 0;

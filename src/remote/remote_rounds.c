@@ -5,10 +5,10 @@
  * happens in the thread, so only the list of new calls, each call's is_done and what servers have
  * told need the lock.
  *
- * How many samples a request gets: what is waiting, shared out over the requests that servers have
- * room for, but not less than an equal share of all that is wanted as long as something is under
- * way.  So with little to do samples go out at once, and with much to do calls gather, requests
- * grow, and all connections have something to bring.  Fields are small: all that wait go in one.
+ * How many samples a request gets (pen__pick_share): an equal share of all that is wanted, of two
+ * requests a server where that is little, as a request has its price, and of more from eight
+ * samples in each on.  With less waiting than that, calls gather until something comes; a server
+ * that has nothing to do gets what there is.  Fields are small: all that wait go in one.
  *
  * Faults.  Of a server (no connection, a stall, far fewer bytes than others bring, 5xx, a broken
  * stream): it is put aside (remote_server.h), its unanswered samples go back to the head of the
