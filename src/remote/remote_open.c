@@ -98,6 +98,13 @@ static int64_t pause_of(opening *o, int n_tries, int64_t again_ns)
     return ns / ms_ns;
 }
 
+/* All replicas together have until then; the last of them at least as long as one may be silent. */
+static int64_t patience_until(const opening *o, int64_t until_ns)
+{
+    const int64_t left_ns = until_ns - pen__now_ns();
+    return left_ns > o->http->stall_ns ? left_ns : o->http->stall_ns;
+}
+
 static int describe(opening *o, int server, int64_t patience_ns, pen__part *part,
                     pen__http_answer *answer, pen_error *err)
 {
@@ -130,7 +137,7 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen__http_a
 {
     pen__part other = {0};
     /* one answer is enough to begin with: others are there to be compared with it */
-    const int64_t patience_ns = *first < 0 ? o->http->timeout_ns : o->http->stall_ns;
+    const int64_t patience_ns = *first < 0 ? patience_until(o, o->until_ns) : o->http->stall_ns;
     int rc = describe(o, server, patience_ns, &other, answer, err);
     if (rc == 0 && *first < 0) {
         *part = other;
@@ -221,9 +228,10 @@ static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
 }
 
 /* One try; a page that was damaged on its way counts as none. */
-static int ask_page(opening *o, int server, const char *tail, pen__http_answer *answer)
+static int ask_page(opening *o, int server, const char *tail, int64_t until_ns,
+                    pen__http_answer *answer)
 {
-    int rc = ask(o, server, tail, PEN__PART_MAX_PAGE_BYTES, o->http->timeout_ns, answer);
+    int rc = ask(o, server, tail, PEN__PART_MAX_PAGE_BYTES, patience_until(o, until_ns), answer);
     if (rc || pen__page_is_intact((const uint8_t *)o->body.data, o->body.len))
         return rc;
     *answer = (pen__http_answer){.again_ns = -1, .why = "the manifest's checksum differs"};
@@ -232,17 +240,17 @@ static int ask_page(opening *o, int server, const char *tail, pen__http_answer *
 
 /* One try at each replica with the same pages, until one answers, which becomes *server; else
  * *answer is what the first says. */
-static int ask_replicas(opening *o, int shard, int *server, const char *tail,
+static int ask_replicas(opening *o, int shard, int *server, const char *tail, int64_t until_ns,
                         pen__http_answer *answer)
 {
     const pen__remote_url *url = &o->route->url;
     const int first = *server;
-    int rc = ask_page(o, first, tail, answer);
+    int rc = ask_page(o, first, tail, until_ns, answer);
     for (int i = 0; rc == PEN_EIO && i < url->n_servers; i++) {
         pen__http_answer other;
         if (i == first || url->servers[i].shard != shard || !(o->alike >> i & 1))
             continue;
-        const int other_rc = ask_page(o, i, tail, &other);
+        const int other_rc = ask_page(o, i, tail, until_ns, &other);
         if (other_rc == PEN_EIO)
             continue;
         *server = i;
@@ -257,14 +265,14 @@ static int get_page(opening *o, int shard, int *server, int64_t page, pen_error 
 {
     char tail[64];
     snprintf(tail, sizeof tail, "/manifest?page=%lld&headers=2&fields=1", (long long)page);
-    const int64_t began = pen__now_ns();
+    const int64_t until_ns = pen__now_ns() + o->http->timeout_ns;
     for (int n_tries = 1;; n_tries++) {
         pen__http_answer answer;
-        int rc = ask_replicas(o, shard, server, tail, &answer);
+        int rc = ask_replicas(o, shard, server, tail, until_ns, &answer);
         if (rc == 0)
             return 0;
         const int64_t ms = pause_of(o, n_tries, answer.again_ns);
-        const bool is_late = pen__now_ns() - began + ms * ms_ns > o->http->timeout_ns;
+        const bool is_late = pen__now_ns() + ms * ms_ns > until_ns;
         if (!may_change(rc, &answer) || is_late)
             return explain(o, *server, rc, &answer, err);
         rc = wait_ms(o, ms, err);

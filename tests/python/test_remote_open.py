@@ -1,10 +1,12 @@
 """Opening remote datasets: what nodes hold, whom to wait for, tokens, certificates, damage on the way."""
 
+import contextlib
 import shutil
 import ssl
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +154,18 @@ def test_an_answer_that_does_not_end_is_not_waited_for(order, node, folder, monk
         monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
         with pytest.raises(penstock.InputOutputError, match="no whole answer in time"):
             penstock.Dataset(dripping.url("pictures"))
+
+
+def test_many_that_do_not_end_are_not_waited_for_one_after_another(folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    with contextlib.ExitStack() as stack:
+        nodes = [stack.enter_context(Node(pictures=folder)) for _ in range(16)]
+        for node in nodes:
+            node.drips = True
+        began = time.monotonic()
+        with pytest.raises(penstock.InputOutputError, match="none of 16 replicas answers"):
+            penstock.Dataset(f"penstock://{','.join(node.address for node in nodes)}/pictures")
+        assert time.monotonic() - began < 12  # 16, were each given the whole time
 
 
 # ---- damage on the way ----
