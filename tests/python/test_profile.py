@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import picture
+from node_process import serving
 
 COMMAND = Path(sys.executable).with_name("penstock")
 N = 12
@@ -120,6 +121,20 @@ def test_a_job_with_a_slow_device_does_not_wait_for_its_data(photos: Path) -> No
     assert told["client_s"] > 0 and told["storage_s"] > 0
     run = penstock("profile", photos, "--samples", 2, "--step-ms", 1, "--batch-size", 1)
     assert "ms a sample, each alone: device" in run.stdout and "I/O-bound" in run.stdout
+
+
+def test_a_node_is_asked_for_the_smallest_form_of_each(photos: Path, told: dict) -> None:
+    def bytes_of(profile: dict) -> dict:
+        return {sample["id"]: sample["bytes"] for sample in profile["samples"]}
+
+    with serving("--name", "photos", photos, "--cpus", 1) as node:
+        address = f"penstock://127.0.0.1:{node.port}/photos"
+        remote = json.loads(penstock("profile", address, "--json", "-", "--seed", 3).stdout)
+        table = penstock("profile", address, "--samples", 3).stdout
+    assert bytes_of(remote) == bytes_of(told)
+    assert all(sample["node_cpu_s"] > 0 for sample in remote["samples"])
+    assert remote["node_slowness"] > 0 and told["node_slowness"] is None
+    assert "The node took" in table
 
 
 def test_a_resize_and_its_crop_are_one_row(photos: Path) -> None:

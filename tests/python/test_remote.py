@@ -6,6 +6,7 @@ The server is a double of a storage node (node_double.py) that can misbehave.
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -536,13 +537,22 @@ def test_a_forked_child_is_told_to_open_it_again(node):
     assert remote.read(2) == expected
 
 
-def test_the_command_takes_an_address(node):
-    command = Path(sys.executable).with_name("penstock")
+COMMANDS = {
+    "info": ((), r"{url} \(remote\)"),
+    "bench": (("--epochs", "1", "--threads", "2"), r"images_per_s"),
+    "replay": (("--epoch", "1", "--batch", "0", "--batch-size", "4"), r"ant/"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_take_an_address(name, node):
+    command, url = Path(sys.executable).with_name("penstock"), node.url("pictures")
+    options, said = COMMANDS[name]
     done = subprocess.run(
-        [command, "info", node.url("pictures")], capture_output=True, text=True, timeout=60
+        [command, name, url, *options], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
-    assert f"{node.url('pictures')} (remote)" in done.stdout
+    assert re.search(said.format(url=re.escape(url)), done.stdout)
 
 
 def test_torch_takes_an_address(node, folder, plain_ops):

@@ -96,6 +96,29 @@ def test_the_manifest_has_keys_lengths_labels_and_headers(node: Node, folder: Pa
     assert packed[2][:4] == b"\x28\xb5\x2f\xfd"
 
 
+def test_the_manifest_goes_on_where_a_page_ends(tmp_path: Path) -> None:
+    first = tmp_path / "many" / "0000.jpg"
+    first.parent.mkdir()
+    first.write_bytes(b"a file")
+    for number in range(1, 2100):
+        (first.parent / f"{number:04}.jpg").hardlink_to(first)
+    with serving(first.parent) as node:
+        about = json.load(node.get("/v1/data/many"))
+        assert (about["count"], about["page"]) == (2100, 1024)
+        keys = []
+        for number, held in enumerate((1024, 1024, 52)):
+            page = node.get(f"/v1/data/many/manifest?page={number}").read()
+            assert struct.unpack_from("<4sIQII", page) == (b"PENM", 1, len(keys), held, 0)
+            keys += re.findall(rb"\d{4}", page[24:])
+        assert keys == [b"%04d" % number for number in range(2100)]
+        assert node.ask("GET", "/v1/data/many/manifest?page=3")[0] == 404
+        remote = penstock.Dataset(f"penstock://127.0.0.1:{node.port}/many")
+        assert [remote.key(number) for number in (0, 1023, 1024, 2099)] == [
+            "0000", "1023", "1024", "2099"
+        ]  # fmt: skip
+        assert remote.hash == penstock.Dataset(first.parent).hash
+
+
 def test_headers_of_samples_that_were_sent_are_known(folder: Path) -> None:
     with serving("--name", "data", folder) as node:
         known = "/v1/data/data/manifest?page=0&headers=2"
@@ -301,6 +324,22 @@ def test_malformed_requests_do_no_harm(folder: Path) -> None:
         assert node.get("/healthz").read() == b"ok\n"
 
 
+@pytest.mark.parametrize("head", [b"GET /v1 HTTP/1.1\r\nHost: 1\r\nX: ", b"GET /v1/"])
+def test_heads_are_read_up_to_a_size(folder: Path, head: bytes) -> None:
+    """The connection's memory is what limits them, not the time that it may be idle."""
+
+    def status(node: Node, n_bytes: int) -> int:
+        end = b"\r\n\r\n" if b"Host" in head else b" HTTP/1.1\r\nHost: 1\r\n\r\n"
+        with node.connect() as peer:
+            peer.sendall(head + b"a" * n_bytes + end)
+            return int(peer.recv(65536).split()[1])
+
+    with serving(folder, "--max-header", 8192, "--idle", 600) as node:
+        assert status(node, 2000) == (200 if b"Host" in head else 404)
+        assert status(node, 10000) == (431 if b"Host" in head else 414)
+        assert node.get("/healthz").read() == b"ok\n"
+
+
 POST = b"POST /v1/data/data/samples HTTP/1.1\r\nHost: 1\r\n"
 AMBIGUOUS = {
     "two lengths": POST + b"Content-Length: 2\r\nContent-Length: 9\r\n\r\n{}",
@@ -400,6 +439,18 @@ def test_files_that_become_links_out_of_the_root_are_refused(tmp_path: Path) -> 
         frames = frames_of(node.ask("POST", "/v1/data/root/samples", order(items))[2])
         assert [frames[number][1] for number in range(4)] == [-4] * 4
         assert not any(b"everyone" in body for _, _, body in frames.values())
+
+
+def test_rows_of_a_manifest_that_lead_out_are_refused(tmp_path: Path) -> None:
+    rows = with_links(tmp_path) / "rows.csv"
+    rows.write_text(
+        "path,label\na/fine.jpg,0\na/absolute.jpg,1\na/relative.jpg,1\nc/secret.jpg,2\n"
+    )
+    with serving("--name", "rows", rows) as node:
+        answers = [node.ask("GET", f"/v1/data/rows/samples/{number}") for number in range(4)]
+    assert sorted(status for status, _, _ in answers) == [200, 500, 500, 500]
+    for status, _, body in answers:
+        assert body == b"fine" if status == 200 else b"leads out of the directory" in body
 
 
 def test_errors_do_not_tell_where_the_data_lies(folder: Path, shard: Path, tmp_path: Path) -> None:
