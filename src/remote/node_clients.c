@@ -22,7 +22,7 @@ enum {
 };
 
 /* CPUs that reading orders may use however small the limit is, so that none keeps loaders from
- * asking: eight of them that get 24000 samples a second in 6000 requests need 0.02. */
+ * asking: eight of them that get 24000 samples a second in 3000 requests need 0.02. */
 static const double least_reading_cpus = 0.05;
 
 int pen__clients_init(pen__clients *clients, int max_connections)
