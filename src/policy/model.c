@@ -189,7 +189,7 @@ static void note_source(memory *m, const pen_policy_state *s, double workers)
 static bool keep_source_busy(const memory *m, const pen_policy_state *s, const pen_knob_info *table,
                              pen_knobs *knobs)
 {
-    const double few = pen__busy_readers(s);
+    const double few = fmax(PEN__BUSY_READERS, pen__least_readers(s));
     /* Many workers keep it busy themselves, and all go through the same gate. */
     if (m->subject != MORE_THREADS || !(m->expected_rate > 0) || !(m->source_rate > 0) ||
         knobs->value[PEN_KNOB_WORKERS] > few ||
@@ -260,7 +260,7 @@ static void note_reading(memory *m, const pen_policy_state *s, const pen_knobs *
     const double readers = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
     if (!(s->read_s > 0))
         return;
-    if (readers < PEN__FEW_READERS || m->best_read_s == 0 || s->read_s < m->best_read_s)
+    if (readers < PEN__BUSY_READERS || m->best_read_s == 0 || s->read_s < m->best_read_s)
         m->best_read_s = s->read_s;
     else
         m->best_read_s *= 1.002; /* the best of the last minute or so */

@@ -3,8 +3,6 @@
 #ifndef PEN_POLICY_MODEL_H
 #define PEN_POLICY_MODEL_H
 
-#include <math.h>
-
 #include "policy/offload.h"
 #include "policy/policies.h"
 
@@ -21,15 +19,9 @@ typedef enum change {
     N_CHANGES
 } change;
 
-#define PEN__FEW_READERS 4    /* do not queue */
-#define PEN__STILL_THERE 0.15 /* cores that other programs use */
-
-/* Readers that keep a wire busy, however long somebody is away from it between two reads.  Of
- * storage nodes more: a request for each sample is dear to them, and they may pause. */
-static inline double pen__busy_readers(const pen_policy_state *s)
-{
-    return isnan(s->node_cores) ? PEN__FEW_READERS : 16;
-}
+/* Keep a wire busy, however long somebody is away from it between two reads. */
+#define PEN__BUSY_READERS 4
+#define PEN__STILL_THERE  0.15 /* cores that other programs use */
 
 typedef struct memory {
     pen__measure base; /* with the present knobs */

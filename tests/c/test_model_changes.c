@@ -75,7 +75,7 @@ static void model_keeps_more_readers_of_storage_nodes(void **state)
         int n_few = 0;
         for (int period = 0; period < 400; period++) {
             run(&d, &w, 1);
-            n_few += readers(&d.knobs) < 12;
+            n_few += readers(&d.knobs) < 16;
         }
         assert_int_equal(n_few, 0);
         assert_reaches(&d, &w, 0.98);
