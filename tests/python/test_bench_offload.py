@@ -77,7 +77,9 @@ def transfer(sites):
     return int(said[0]), float(said[1])
 
 
-def test_what_crosses_the_link_is_counted_with_its_headers(sites):
+@pytest.mark.parametrize("mbit_per_s", [0, 100])
+def test_what_crosses_the_link_is_counted_with_its_headers(sites, mbit_per_s):
+    sites.limit(mbit_per_s)
     before = sites.to_compute(), sites.to_storage()
     assert transfer(sites)[0] == 500_000
     there, back = sites.to_compute() - before[0], sites.to_storage() - before[1]
