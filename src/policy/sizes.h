@@ -45,8 +45,7 @@ static inline double pen__readers_for(double busy)
 }
 
 /* Where there are any.  Samples that are wanted at once share requests, and a request has its
- * price for a storage node: files took one 0.37 ms each for 4 readers, 0.33 for 8, 0.20 for 16 and
- * 0.18 for 64 (docs/near-storage.md). */
+ * price for a storage node (docs/near-storage.md, "How it asks"). */
 static inline double pen__least_readers(const pen_policy_state *s)
 {
     return isnan(s->node_cores) ? 0 : 16;
