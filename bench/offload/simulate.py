@@ -23,6 +23,7 @@ from bench.offload.fleet import Tenant, run_together
 from bench.offload.forms import CODED, CUT, FEWEST, PIXELS, RAW, Sample, Unreadable, read, with_host
 from bench.offload.grid import BASELINE, OURS, PAPER, POLICIES, cell_of
 from bench.offload.planning import HELD_BACK, Job, Outcome, Site
+from bench.offload.verdicts import per_sample
 
 CORES, SAMPLES = 48, 40_000  # the paper's
 LINKS = (60.0, 250.0, 500.0, 1000.0, 10_000.0)  # Mbit/s
@@ -132,9 +133,9 @@ def compare(report: dict[str, Any], data: str, job: Job) -> list[Compared]:
                 Compared(
                     key,
                     policy,
-                    fmean(run["seconds"] / run["samples"] for run in runs),
+                    per_sample(stored, policy, "seconds"),
                     (said.times.epoch - said.times.startup) / job.count,
-                    fmean(run["bytes"] / run["samples"] for run in runs),
+                    per_sample(stored, policy, "bytes"),
                     said.size / job.count,
                     stored["cell"]["kind"] == "headline",
                 )

@@ -68,6 +68,17 @@ def test_time_from_a_cold_start_has_a_verdict_of_its_own():
     assert cold.what not in {check.what for check in verdicts.findings(report)}
 
 
+def test_no_time_is_shorter_than_the_link_takes():
+    verdicts = scipy_parts("verdicts")
+    cell = Cell("grid", "photos", 25.0, 1.0, 60.0, 4.0)
+    together = run_with(1.6, 14_500_000)  # 4.64 s at 25 Mbit/s: the batches came at once
+    report = report_with(cell, {"all": [together], "auto": [run_with(2.0, 5_000_000)]})
+    stored = report["cells"][cell.key]
+    assert verdicts.times(stored) == pytest.approx({"all": 0.0464, "auto": 0.02})
+    assert verdicts.ratios(stored, "auto", "seconds", "all") == pytest.approx([2.32])
+    assert verdicts.per_sample(stored, "all", "bytes") == 145_000
+
+
 def test_auto_may_be_three_percent_behind_the_best():
     verdicts = scipy_parts("verdicts")
     cell = Cell("grid", "photos", 60.0, 0.5, 0.0, 4.0)
