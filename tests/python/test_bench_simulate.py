@@ -212,7 +212,7 @@ REPORT = {
             "problems": {},
             "runs": {
                 "none": {"0": measured(10.0, 1000, 2.0), "1": measured(12.0, 1000, 4.0)},
-                "resize": {"0": measured(1.5, 300, 0.5)},
+                "resize": {"0": measured(3.0, 300, 0.5)},
             },
         },
         "headline/other": {
@@ -237,7 +237,7 @@ def test_the_model_is_compared_with_the_runs():
     text = "\n".join(computed.checked_text(others))
     assert "| resize | 1 | 33.3 % | 33.3 % | 50.0 % | 50.0 % |" in text
     assert "Furthest off: grid/photos, resize" in text
-    assert "| grid/photos | 11000.00, 11000.00 (+0 %) | - | 1500.00, 2000.00 (+33 %) |" in text
+    assert "| grid/photos | 11000.00, 11000.00 (+0 %) | - | 3000.00, 2000.00 (-33 %) |" in text
     assert "| grid/photos | 1.0, 1.1 (+10 %) | - | 0.3, 0.1 (-50 %) |" in text
 
 
