@@ -8,9 +8,12 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
+#include <limits.h>
 #include <math.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "profile_report.h"
 
@@ -177,6 +180,19 @@ static bool measure(const profile *p, const cli_open *open, pen_profiler *profil
 
 /* ---- telling ---- */
 
+/* Said before all is measured rather than after.  What is there stays until then. */
+static bool may_write(const char *path)
+{
+    char text[PATH_MAX];
+    if (!path || strcmp(path, "-") == 0)
+        return true;
+    snprintf(text, sizeof text, "%s", path);
+    if (access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(text), W_OK) == 0))
+        return true;
+    cli_complain("cannot write %s: %s", path, strerror(errno));
+    return false;
+}
+
 static bool write_file(const char *path, const profile_subject *subject,
                        void (*print)(FILE *, const profile_subject *))
 {
@@ -279,5 +295,7 @@ int cmd_profile(int argc, char **argv)
     cli_stream_init(&p.stream);
     int code = parse(&p, argc, argv);
     p.job.seed = p.stream.loader.seed;
+    if (code < 0 && !(may_write(p.json) && may_write(p.plot)))
+        code = EXIT_FAILED;
     return code >= 0 ? code : run(&p, argv[optind]);
 }

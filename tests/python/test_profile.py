@@ -193,6 +193,7 @@ def test_what_cannot_be_written_is_an_error(photos: Path, tmp_path: Path) -> Non
         path = tmp_path / "none" / "profile.svg"
         run = penstock("profile", photos, "--samples", 1, option, path, code=1)
         assert f"cannot write {path}" in run.stderr
+        assert run.stdout == ""  # before anything is measured
     if os.path.exists("/dev/full"):
         run = penstock("profile", photos, "--samples", 1, "--json", "/dev/full", code=1)
         assert "cannot write" in run.stderr
