@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-enum { MAX_FILE = 1 << 20, GRACE_S = 1, LOOK_MS = 500 };
+enum { MAX_FILE = 1 << 20, MAX_CPUS = 1024, GRACE_S = 1, LOOK_MS = 500 };
 
 static const char help[] =
     "usage: penstock serve [OPTIONS] DIR|TAR|MANIFEST...\n\n"
@@ -148,16 +148,27 @@ static char *read_token(const char *path)
     return text;
 }
 
-static bool real(const char *option, const char *text, double *out)
+static bool real(const char *option, const char *text, double min, double max, double *out)
 {
     char *end;
     errno = 0;
     *out = strtod(text, &end);
-    if (errno || end == text || *end || !(*out >= 0 && *out < 1e9)) {
-        cli_complain("%s takes a number from 0, not '%s'", option, text);
+    if (errno || end == text || *end || !(*out >= min && *out <= max)) {
+        cli_complain("%s takes a number from %.9g to %.9g, not '%s'", option, min, max, text);
         return false;
     }
     return true;
+}
+
+static bool bytes(const char *option, const char *text, int64_t min, int64_t max, int64_t *out)
+{
+    if (!cli_memory(option, text, out))
+        return false;
+    if (*out >= min && *out <= max)
+        return true;
+    cli_complain("%s takes %lld to %lld bytes, not '%s'", option, (long long)min, (long long)max,
+                 text);
+    return false;
 }
 
 static bool whole(const char *option, const char *text, int min, int max, int *out)
@@ -171,12 +182,14 @@ static bool whole(const char *option, const char *text, int min, int max, int *o
 
 static bool take_limit(serving *s, int option, const char *text)
 {
-    int64_t bytes;
+    const int64_t most_bytes = INT64_C(1) << 60;
+    const double most_s = 1e6;
+    int64_t n;
     switch (option) {
     case OPT_MEMORY:
-        return cli_memory("--memory", text, &s->opts.memory_bytes);
+        return bytes("--memory", text, 1 << 20, most_bytes, &s->opts.memory_bytes);
     case OPT_BUFFER:
-        return cli_memory("--buffer", text, &s->opts.buffer_bytes);
+        return bytes("--buffer", text, 1 << 12, most_bytes, &s->opts.buffer_bytes);
     case OPT_CONNECTIONS:
         s->has_connections = true;
         return whole("--max-connections", text, 1, 1 << 20, &s->opts.max_connections);
@@ -185,24 +198,24 @@ static bool take_limit(serving *s, int option, const char *text)
     case OPT_REQUESTS:
         return whole("--max-requests", text, 1, 1 << 20, &s->opts.max_requests);
     case OPT_HEADER:
-        if (!cli_memory("--max-header", text, &bytes))
+        if (!bytes("--max-header", text, 1 << 12, 1 << 20, &n))
             return false;
-        s->opts.max_header_bytes = bytes > 1 << 30 ? 1 << 30 : (int)bytes;
+        s->opts.max_header_bytes = (int)n;
         return true;
     case OPT_RATE:
-        return real("--rate", text, &s->opts.requests_per_s);
+        return real("--rate", text, 0.1, 1e9, &s->opts.requests_per_s);
     case OPT_CLIENT_CPUS:
-        return real("--client-cpus", text, &s->opts.cpus_per_client);
+        return real("--client-cpus", text, 0, MAX_CPUS, &s->opts.cpus_per_client);
     case OPT_IDLE:
-        return real("--idle", text, &s->opts.idle_s);
+        return real("--idle", text, 0.1, most_s, &s->opts.idle_s);
     case OPT_SLOW:
-        return real("--slow", text, &s->opts.slow_s);
+        return real("--slow", text, 0.1, most_s, &s->opts.slow_s);
     case OPT_SLOWEST:
         s->opts.slowest_bytes_per_s = 0;
         return strcmp(text, "0") == 0 ||
-               cli_memory("--slowest", text, &s->opts.slowest_bytes_per_s);
+               bytes("--slowest", text, 1, most_bytes, &s->opts.slowest_bytes_per_s);
     case OPT_ITEM:
-        return real("--item-timeout", text, &s->opts.item_s);
+        return real("--item-timeout", text, 0.1, most_s, &s->opts.item_s);
     default:
         return false;
     }
@@ -232,7 +245,7 @@ static bool take(serving *s, int option, const char *text)
         s->next_name = text;
         return true;
     case OPT_CPUS:
-        return whole("--cpus", text, 1, 1024, &s->opts.cpus);
+        return whole("--cpus", text, 1, MAX_CPUS, &s->opts.cpus);
     case OPT_NO_INDEX:
         s->opts.use_index = 0;
         return true;
