@@ -225,7 +225,7 @@ static void judge(pen__exchange *x, const char *method)
     }
     if (!node->token && node->is_loopback &&
         !is_host_plain(header_of(x->connection, MHD_HTTP_HEADER_HOST)))
-        refuse(x, MHD_HTTP_FORBIDDEN, "ask by number, or give the node a token");
+        refuse(x, MHD_HTTP_FORBIDDEN, "ask by number or as localhost, or give the node a token");
     if (kind == PEN__ROUTE_NONE)
         refuse(x, MHD_HTTP_NOT_FOUND, "no such path");
     else if (!is_method_right(kind, method))

@@ -63,6 +63,6 @@ void pen__blame_all(pen__call *call, const pen__server *servers, int n, int64_t 
     if (n_silent == 0)
         call->result = pen__fail(&call->err, PEN_EIO, -1, "%s", reasons);
     else
-        call->result = pen__fail(&call->err, PEN_EIO, -1, "no answer in %.1f s%s: %s",
+        call->result = pen__fail(&call->err, PEN_EIO, -1, "could not be had in %.1f s%s: %s",
                                  (double)(now_ns - call->asked_ns) / 1e9, tried, reasons);
 }

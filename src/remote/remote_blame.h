@@ -15,7 +15,7 @@ void pen__blame_add(char *text, size_t cap, int n, const char *reason);
 void pen__blame_refusal(pen__call *call, const pen__server *servers, int n, int number,
                         const char *verb, const char *reason);
 
-/* The call gets no answer: set its result and error. */
+/* The sample cannot be had: set the call's result and error. */
 void pen__blame_all(pen__call *call, const pen__server *servers, int n, int64_t now_ns);
 
 #endif

@@ -177,6 +177,14 @@ int pen__http_prepare(const pen__http *http, CURL *easy, char *reason)
     return is_set ? 0 : PEN_ENOMEM;
 }
 
+/* Did plain HTTP answer where TLS was spoken?  Only the words of the TLS library tell: those of
+ * OpenSSL and of GnuTLS. */
+static bool is_plain_there(CURLcode code, const char *reason)
+{
+    return code == CURLE_SSL_CONNECT_ERROR &&
+           (strstr(reason, "wrong version number") || strstr(reason, "unexpected TLS packet"));
+}
+
 void pen__http_explain(CURL *easy, CURLcode code, const char *reason, char *dst, size_t dst_cap)
 {
     static const struct {
@@ -193,6 +201,8 @@ void pen__http_explain(CURL *easy, CURLcode code, const char *reason, char *dst,
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (plain[i].code == code)
             words = plain[i].words;
+    if (is_plain_there(code, reason))
+        words = "it does not speak TLS: penstock:// is for such nodes, penstocks:// for TLS";
     char system[96];
     long number = 0;
     if (code == CURLE_COULDNT_CONNECT &&
@@ -208,7 +218,7 @@ void pen__http_explain_status(long status, const char *body, size_t len, char *d
     json_t *root = body && len <= MAX_COMPLAINT ? json_loadb(body, len, 0, NULL) : NULL;
     const char *says = json_string_value(json_object_get(root, "error"));
     pen__shown shown;
-    if (status == 401 || status == 403)
+    if (status == 401)
         snprintf(dst, dst_cap,
                  "%ld, %s: give the node's token in PENSTOCK_TOKEN or PENSTOCK_TOKEN_FILE", status,
                  says ? pen__show(&shown, says, strlen(says)) : "not allowed");
@@ -308,11 +318,11 @@ static CURLcode perform_without_sigpipe(CURL *easy)
 }
 
 /* Certificates do not get better by waiting. */
-static bool is_for_good(CURLcode code)
+static bool is_for_good(CURLcode code, const char *reason)
 {
-    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE ||
-           code == CURLE_SSL_ISSUER_ERROR || code == CURLE_UNSUPPORTED_PROTOCOL ||
-           code == CURLE_URL_MALFORMAT;
+    return is_plain_there(code, reason) || code == CURLE_PEER_FAILED_VERIFICATION ||
+           code == CURLE_SSL_CACERT_BADFILE || code == CURLE_SSL_ISSUER_ERROR ||
+           code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_URL_MALFORMAT;
 }
 
 static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
@@ -338,7 +348,8 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
                                  sizeof answer->why);
     else
         return 0;
-    answer->is_for_good = is_for_good(code);
+    answer->is_for_good = is_for_good(code, reason);
+    answer->is_empty = code == CURLE_GOT_NOTHING;
     if (code != CURLE_OK)
         answer->status = 0;
     answer->again_ns = pen__http_retry_after(easy);

@@ -43,6 +43,7 @@ typedef struct pen__http_answer {
     char why[320];     /* what went wrong */
     bool is_cancelled; /* by opts->progress */
     bool is_too_long;
+    bool is_empty;    /* the connection was closed without a byte */
     bool is_for_good; /* nothing came, and asking again would not change that */
 } pen__http_answer;
 

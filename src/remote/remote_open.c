@@ -68,7 +68,9 @@ static int explain(const opening *o, int server, int rc, const pen__http_answer 
         return pen__fail(err, PEN_ENOTFOUND, -1, "%s has no dataset '%s'", label, url->name);
     if (answer->status)
         return pen__fail(err, PEN_EIO, -1, "%s answers %s", label, answer->why);
-    return pen__fail(err, PEN_EIO, -1, "cannot ask %s for '%s': %s", label, url->name, answer->why);
+    return pen__fail(err, PEN_EIO, -1, "cannot ask %s for '%s': %s%s", label, url->name,
+                     answer->why,
+                     answer->is_empty && !url->is_tls ? "; does it want TLS (penstocks://)?" : "");
 }
 
 /* Might the same question be answered later? */

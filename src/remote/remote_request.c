@@ -372,12 +372,16 @@ static pen__outcome judge_check(const pen__request *request, const char *hash, c
     json_t *root =
         json_loadb(request->answer.data ? request->answer.data : "", request->answer.len, 0, NULL);
     const char *theirs = json_string_value(json_object_get(root, "hash"));
-    pen__outcome outcome =
-        theirs && strcmp(theirs, hash) == 0 ? PEN__OUTCOME_DID : PEN__OUTCOME_FAILED;
+    pen__outcome outcome = PEN__OUTCOME_DID;
     pen__shown shown;
-    if (outcome == PEN__OUTCOME_FAILED)
+    if (!theirs) {
+        snprintf(cause, cause_cap, "what it says of its dataset has no hash");
+        outcome = PEN__OUTCOME_FAILED;
+    } else if (strcmp(theirs, hash) != 0) {
         snprintf(cause, cause_cap, "it holds another dataset by now: its hash is %s, not %s",
-                 theirs ? pen__show(&shown, theirs, strnlen(theirs, 40)) : "missing", hash);
+                 pen__show(&shown, theirs, strnlen(theirs, 40)), hash);
+        outcome = PEN__OUTCOME_REFUSED;
+    }
     json_decref(root);
     return outcome;
 }

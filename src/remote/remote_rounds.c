@@ -149,12 +149,13 @@ static void take_back(pen__courier *c, pen__request *request, bool is_tried)
 static void refuse_all(pen__courier *c, const pen__request *request, const char *cause)
 {
     const bool is_question = request->kind != PEN__REQUEST_SAMPLES;
+    const char *verb = request->status == 200 ? "says:" : "answers"; /* words, or a number first */
     for (int i = 0; i < request->n_items; i++)
         if (request->items[i].call)
-            refuse(c, request->items[i].call, request->server, "answers", cause);
+            refuse(c, request->items[i].call, request->server, verb, cause);
     for (pen__call *call = c->waiting.first; call && is_question; call = call->next)
         if (call->shard == request->server->shard)
-            refuse(c, call, request->server, "answers", cause);
+            refuse(c, call, request->server, verb, cause);
 }
 
 static void drop_wanted(pen__server *server)

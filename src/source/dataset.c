@@ -251,10 +251,16 @@ void pen__opened_close(const pen__opened *opened)
         close(opened->fd);
 }
 
-static int explain_length(const char *path, size_t n, size_t len, int64_t has, pen_error *err)
+int pen__changed_code(const pen_dataset *ds)
+{
+    return ds->is_confined ? PEN_ENOTFOUND : PEN_EIO;
+}
+
+static int explain_length(const pen_dataset *ds, const char *path, size_t n, size_t len,
+                          int64_t has, pen_error *err)
 {
     pen__shown shown;
-    return pen__fail(err, PEN_EIO, -1,
+    return pen__fail(err, pen__changed_code(ds), -1,
                      "'%s' changed since it was indexed: it had %zu bytes and has %lld",
                      pen__show(&shown, path, n), len, (long long)has);
 }
@@ -274,7 +280,7 @@ static int open_file(const pen_dataset *ds, const pen__entry *entry, size_t len,
     }
     if ((uint64_t)st.st_size != len) {
         close(fd);
-        return explain_length(path, *n, len, st.st_size, err);
+        return explain_length(ds, path, *n, len, st.st_size, err);
     }
     *out = (pen__opened){.fd = fd, .is_own = true, .stamp = pen__file_stamp(&st)};
     return 0;
@@ -304,7 +310,7 @@ int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint3
     pen__opened_close(&file);
     if (got < 0)
         return pen__fail_errno(err, (int)-got, "read", pen__show(&shown, path, n));
-    return (uint64_t)got == len ? 0 : explain_length(path, n, len, got, err);
+    return (uint64_t)got == len ? 0 : explain_length(ds, path, n, len, got, err);
 }
 
 int pen__dataset_open_sample(const pen_dataset *ds, int64_t id, pen__opened *out, pen_error *err)

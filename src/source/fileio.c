@@ -17,8 +17,9 @@ enum {
     BENEATH_TRIES = 16, /* a rename anywhere meanwhile makes the kernel give up */
 };
 
-/* A descriptor of `path` that turned out to be a regular file, or that is closed again. */
-static int keep_regular(int fd, const char *path, struct stat *st, pen_error *err)
+/* A descriptor of `path` that turned out to be a regular file; else it is closed again, and the
+ * code is `other`. */
+static int keep_regular(int fd, const char *path, int other, struct stat *st, pen_error *err)
 {
     pen__shown shown;
     if (fstat(fd, st) != 0) {
@@ -28,7 +29,7 @@ static int keep_regular(int fd, const char *path, struct stat *st, pen_error *er
     }
     if (!S_ISREG(st->st_mode)) {
         close(fd);
-        return pen__fail(err, PEN_EIO, -1, "'%s' is not a regular file",
+        return pen__fail(err, other, -1, "'%s' is not a regular file",
                          pen__show(&shown, path, strlen(path)));
     }
     return fd;
@@ -43,7 +44,7 @@ int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *
     while (fd < 0 && errno == EINTR);
     if (fd < 0)
         return pen__fail_errno(err, errno, "open", pen__show(&shown, path, strlen(path)));
-    return keep_regular(fd, path, st, err);
+    return keep_regular(fd, path, PEN_EIO, st, err);
 }
 
 int pen__openat_beneath(int dir_fd, const char *path, int flags)
@@ -64,11 +65,13 @@ int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *
     pen__shown shown;
     const int fd = pen__openat_beneath(dir_fd, path, FLAGS);
     if (fd >= 0)
-        return keep_regular(fd, path, st, err);
+        return keep_regular(fd, path, PEN_ENOTFOUND, st, err);
     const int reason = -fd;
     pen__show(&shown, path, strlen(path));
+    if (reason == ENOENT || reason == ENOTDIR)
+        return pen__fail(err, PEN_ENOTFOUND, -1, "'%s' is gone", shown.text);
     if (reason == EXDEV || reason == ELOOP)
-        return pen__fail(err, PEN_EIO, -1,
+        return pen__fail(err, PEN_ENOTFOUND, -1,
                          "'%s' leads out of the directory that is served: refused", shown.text);
     if (reason == ENOSYS)
         return pen__fail(err, PEN_EIO, -1,

@@ -18,8 +18,8 @@ int pen__open_regular(int dir_fd, const char *path, struct stat *st, pen_error *
 int pen__openat_beneath(int dir_fd, const char *path, int flags);
 
 /* As pen__open_regular, and nothing that lies outside of `dir_fd`, whatever links and ".." are in
- * the path: the kernel resolves it beneath the directory (openat2).  PEN_EIO also where it has no
- * openat2. */
+ * the path: the kernel resolves it beneath the directory (openat2).  PEN_ENOTFOUND: there is
+ * nothing, or nothing that may be had.  PEN_EIO also where the kernel has no openat2. */
 int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *err);
 
 /* Read n bytes at `offset`, whatever signals and short reads come between.

@@ -55,7 +55,7 @@ typedef struct pen__source {
      * the caller calls close.  NULL: a list, which is not opened by name. */
     int (*open)(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err);
     /* Read `len` bytes of a field; the caller has checked that they are there and fit.
-     * Thread-safe.  Returns 0 or PEN_EIO. */
+     * Thread-safe.  Returns 0 or PEN_EIO; PEN_ENOTFOUND of a confined dataset, see below. */
     int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                 size_t len, pen_error *err);
     /* Read 1 to PEN__FIELD_READS fields beside images, for a source that is quicker with many at
@@ -63,7 +63,7 @@ typedef struct pen__source {
      */
     int (*read_many)(const pen_dataset *ds, const pen__field_read *reads, int n, pen_error *err);
     /* Where the `len` bytes of a field are, for somebody who wants some of them; ended by
-     * pen__opened_close.  Thread-safe.  0 or PEN_EIO.  NULL: they cannot be had like that. */
+     * pen__opened_close.  Thread-safe.  0 or as `read`.  NULL: they cannot be had like that. */
     int (*open_field)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, size_t len,
                       pen__opened *out, pen_error *err);
     /* Bring a sample as a parcel (engine/parcel.h) into dst, instead of its file: from where
@@ -108,6 +108,9 @@ int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint3
                            uint8_t *dst, size_t len, pen_error *err);
 
 /* Their open_field. */
+/* Of a file that is another one than was indexed.  A node's clients ask again after PEN_EIO; this
+ * is PEN_ENOTFOUND there, as it is of one that is gone or leads out. */
+int pen__changed_code(const pen_dataset *ds);
 int pen__dataset_open_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
                            size_t len, pen__opened *out, pen_error *err);
 

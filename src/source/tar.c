@@ -339,8 +339,9 @@ static int acquire(const pen_dataset *ds, shard *s, bool *is_own, pen_error *err
     pen__tar_stamp now = pen__tar_stamp_of(&st);
     if (now.size != s->stamp.size || now.mtime_ns != s->stamp.mtime_ns) {
         close(fd);
-        return prefix_shard(err, pen__fail(err, PEN_EIO, -1, "changed since it was indexed"),
-                            name_of(ds, s));
+        return prefix_shard(
+            err, pen__fail(err, pen__changed_code(ds), -1, "changed since it was indexed"),
+            name_of(ds, s));
     }
     int none = -1;
     if (atomic_fetch_add(&state->n_kept, 1) < state->max_kept &&
@@ -388,9 +389,9 @@ static int tar_read(const pen_dataset *ds, const pen__entry *entry, uint32_t blo
         return pen__fail_errno(err, (int)-got, "read shard",
                                pen__show(&shown, name_of(ds, s), strlen(name_of(ds, s))));
     if ((uint64_t)got != len)
-        return prefix_shard(err,
-                            pen__fail(err, PEN_EIO, (int64_t)at, "changed since it was indexed"),
-                            name_of(ds, s));
+        return prefix_shard(
+            err, pen__fail(err, pen__changed_code(ds), (int64_t)at, "changed since it was indexed"),
+            name_of(ds, s));
     return 0;
 }
 

@@ -32,8 +32,9 @@ static void time_that_runs_out_names_each_server_of_the_shard(void **state)
     call.n_tries = 2;
     pen__blame_all(&call, servers, N, SECOND);
     assert_int_equal(call.result, PEN_EIO);
-    assert_string_equal(call.err.text, "no answer in 1.0 s, 2 failed tries: a:1: it is too slow; "
-                                       "b:2: connection refused");
+    assert_string_equal(call.err.text,
+                        "could not be had in 1.0 s, 2 failed tries: a:1: it is too slow; "
+                        "b:2: connection refused");
 }
 
 static void the_samples_own_fault_is_its_servers(void **state)
@@ -43,7 +44,7 @@ static void the_samples_own_fault_is_its_servers(void **state)
     call.blamed = &servers[1];
     pen__blame_all(&call, servers, N, 0);
     assert_string_equal(call.err.text,
-                        "no answer in 0.0 s: a:1: it is too slow; b:2: the disk is unwell");
+                        "could not be had in 0.0 s: a:1: it is too slow; b:2: the disk is unwell");
 }
 
 static void refusals_stand_before_silence(void **state)
@@ -52,8 +53,9 @@ static void refusals_stand_before_silence(void **state)
     pen__blame_refusal(&call, servers, N, 1, "answers", "401, wrong token");
     pen__blame_refusal(&call, servers, N, 1, "answers", "401, wrong token"); /* known */
     pen__blame_all(&call, servers, N, SECOND);
-    assert_string_equal(call.err.text,
-                        "no answer in 1.0 s: b:2 answers 401, wrong token; a:1: it is too slow");
+    assert_string_equal(
+        call.err.text,
+        "could not be had in 1.0 s: b:2 answers 401, wrong token; a:1: it is too slow");
     pen__blame_refusal(&call, servers, N, 0, "cannot send it:", "it is too large");
     assert_int_equal(call.refused_by, 3);
     pen__blame_all(&call, servers, N, SECOND);

@@ -313,7 +313,7 @@ static void time_runs_out_for_all_of_them_at_once(void **state)
     assert_int_equal(read_together(ds, PEN_FIELD_JSON), PEN_EIO);
     assert_int_equal(pen_dataset_field_read(ds, 2, PEN_FIELD_JSON, room, sizeof room, &err),
                      PEN_EIO);
-    assert_non_null(strstr(err.text, "sample 'd/002': its json: no answer in"));
+    assert_non_null(strstr(err.text, "sample 'd/002': its json: could not be had in"));
     pen_dataset_unref(ds);
 }
 

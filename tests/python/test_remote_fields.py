@@ -462,7 +462,7 @@ def test_who_lies_for_ever_is_named(name, node, json_sample, monkeypatch):
     form, payload = BOMBS.get(name, (0, b""))
     body = LIES.get(name, raw_field("json", payload, form, N_BYTES))
     node.misbehave = lambda handler, _: handler.send_chunks([frame(0, json_sample, 0, body)])
-    with pytest.raises(penstock.InputOutputError, match="its json: no answer") as caught:
+    with pytest.raises(penstock.InputOutputError, match="its json: could not be had") as caught:
         remote.field(json_sample, "json")
     assert node.address in str(caught.value)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import random
 import re
 import shutil
@@ -183,6 +184,35 @@ def test_full_disks_at_both_ends_change_nothing(folder, ops, digests, full_disk,
     assert len(caught) == 1
     assert found == want
     assert not list(full_disk.rglob("*.profile"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda file: None, "is gone"),
+        (lambda file: file.write_bytes(b"shorter"), "changed since it was indexed"),
+        (lambda file: file.symlink_to("/etc/hostname"), "leads out of the directory"),
+        (os.mkfifo, "not a regular file"),
+    ],
+    ids=["gone", "changed", "link", "fifo"],
+)
+def test_a_file_that_will_not_come_back_is_an_error_at_once(change, words, tmp_path, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    folder = write_folder(tmp_path / "pictures", 3)
+    with serving(folder) as port:
+        remote = penstock.Dataset(f"penstock://127.0.0.1:{port}/pictures")
+        file = sorted(folder.glob("*/*"))[1]
+        file.unlink()
+        change(file)
+        with pytest.raises(penstock.InputOutputError, match=f"cannot send it: .*{words}"):
+            remote.read(1)
+        assert remote.read(2)
+
+
+def test_a_name_that_a_node_without_token_does_not_know_is_told_what_to_do(port):
+    url = f"penstock://storage.localhost:{port}/pictures"  # loopback, by RFC 6761
+    with pytest.raises(penstock.InputOutputError, match="403, ask by number or as localhost"):
+        penstock.Dataset(url)
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])

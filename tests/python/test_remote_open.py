@@ -256,6 +256,12 @@ def test_tls_is_spoken_and_certificates_are_checked(certificate, folder, stream,
             penstock.Dataset(node.url("pictures").replace("penstocks", "penstock"))
 
 
+def test_tls_where_none_is_spoken_is_an_error_at_once(node, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    with pytest.raises(penstock.InputOutputError, match="it does not speak TLS: penstock://"):
+        penstock.Dataset(node.url("pictures").replace("penstock:", "penstocks:"))
+
+
 def test_certificates_that_are_given_are_trusted_instead_of_the_systems(
     certificate, folder, tmp_path
 ):
