@@ -95,7 +95,9 @@ def test_without_the_certificate_nothing_is_opened(node: Node) -> None:
         penstock.Dataset(f"penstocks://127.0.0.1:{node.port}/pictures")
 
 
-def test_without_tls_it_is_said_what_may_be_wrong(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tls_it_is_said_what_may_be_wrong(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
     with pytest.raises(penstock.InputOutputError, match="does it want TLS"):
         penstock.Dataset(f"penstock://127.0.0.1:{node.port}/pictures")
