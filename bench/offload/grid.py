@@ -46,8 +46,8 @@ class Axes:
 
 
 # Not all policies have the usual grid's second run (Forecast.seeds).
-USUAL = Axes((25, 60, 150, 500), (0.1, 0.3, 1), (0, 60), 7, 2)
-FULL = Axes((25, 60, 150, 250, 500), (0.1, 0.3, 0.5, 1), (0, 60, 300), 15, SEEDS)
+USUAL = Axes((25, 60, 150, 500), (0.1, 0.3, 1), (0, 60, 150), 7, 2)
+FULL = Axes((25, 60, 150, 250, 500), (0.1, 0.3, 0.5, 1), (0, 60, 150, 300), 15, SEEDS)
 QUICK = Axes((60, 500), (0.1, 1), (0,), 1, 1)
 
 
