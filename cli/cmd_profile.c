@@ -13,6 +13,7 @@
 #include <math.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "profile_report.h"
@@ -184,12 +185,15 @@ static bool measure(const profile *p, const cli_open *open, pen_profiler *profil
 static bool may_write(const char *path)
 {
     char text[PATH_MAX];
+    struct stat st;
     if (!path || strcmp(path, "-") == 0)
         return true;
     snprintf(text, sizeof text, "%s", path);
-    if (access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(text), W_OK) == 0))
+    const bool is_directory = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!is_directory &&
+        (access(path, W_OK) == 0 || (errno == ENOENT && access(dirname(text), W_OK) == 0)))
         return true;
-    cli_complain("cannot write %s: %s", path, strerror(errno));
+    cli_complain("cannot write %s: %s", path, strerror(is_directory ? EISDIR : errno));
     return false;
 }
 

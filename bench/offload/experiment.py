@@ -274,6 +274,7 @@ class Experiment:
             quota = self.quota(cell)
         except Unavailable as reason:
             stored["problems"][turn.policy] = f"skipped: {reason}"
+            self._save()
             return f"skipped: {reason}"
         conditions = (cell.batch_size, cell.link, quota, cell.rate, forecast.mean_bytes)
         more = {"client": cell.client, "warm_s": forecast.warm_s(cell)}
@@ -327,7 +328,8 @@ def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:
             known = found["cells"].setdefault(key, {**stored, "runs": {}, "problems": {}})
             if not is_alike(known["cell"], stored["cell"]):
                 sys.exit(f"bench: {key} was measured otherwise in one of the files")
-            known["problems"] |= stored["problems"]
             for policy, runs in stored["runs"].items():
                 known["runs"][policy] = known["runs"].get(policy, {}) | runs
+                known["problems"].pop(policy, None)
+            known["problems"] |= stored["problems"]
     return found

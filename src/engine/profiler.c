@@ -296,6 +296,7 @@ int pen_profiler_measure(pen_profiler *p, const pen_key *key, pen_profile_sample
     out->sent = none;
     out->node_cpu_s = NAN;
     int rc = prepare(p, key, err);
+    const bool is_named = rc == PEN_EIO && p->ds->source->is_patient; /* by who did not bring it */
     if (rc == 0)
         rc = measure(p, out, err);
     if (rc == 0)
@@ -303,7 +304,7 @@ int pen_profiler_measure(pen_profiler *p, const pen_key *key, pen_profile_sample
     if (err)
         err->sample = key->sample;
     const int64_t n = pen_dataset_key(p->ds, key->sample, name, sizeof name);
-    if (n > 0)
+    if (n > 0 && !is_named)
         pen__fail_prefix(err, "sample '%s'", pen__show(&shown, name, (size_t)n));
     return rc;
 }

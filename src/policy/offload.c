@@ -280,6 +280,13 @@ static bool is_slow_enough(const pen__offload_watch *w)
     return w->n_slow >= (w->share > 0 || w->n_spans < 2 ? 1 : 2);
 }
 
+/* What is copied from and to there stands together (here and in engine/observe.c). */
+#define SPAN(first, last) (offsetof(pen_policy_state, last) - offsetof(pen_policy_state, first))
+_Static_assert(SPAN(node_saves_1, node_saves_8) == (PEN_OFFLOAD_SLICES - 1) * sizeof(double) &&
+                   SPAN(node_takes_1, node_takes_8) == (PEN_OFFLOAD_SLICES - 1) * sizeof(double),
+               "slices are not one after the other");
+#undef SPAN
+
 bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
                        pen__offload_facts *out)
 {

@@ -12,6 +12,12 @@ static inline uint64_t pen__le_get(const uint8_t *src, int n_bytes)
     return value;
 }
 
+static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        dst[i] = (uint8_t)(value >> (8 * i));
+}
+
 static inline uint16_t pen__le16(const uint8_t *src)
 {
     return (uint16_t)pen__le_get(src, 2);

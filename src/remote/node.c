@@ -172,6 +172,7 @@ int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error *err)
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&node->lock, NULL);
+    pthread_mutex_init(&node->header_lock, NULL);
     pthread_cond_init(&node->work, NULL);
     pthread_cond_init(&node->quiet, &monotonic);
     pthread_cond_init(&node->tick, &monotonic);
@@ -257,12 +258,12 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
     if (rc)
         return rc;
     memcpy(served->name, chosen, sizeof chosen);
+    served->header_lock = &node->header_lock;
     if (pen__served_describe(served) != 0) {
         pen__text_fini(&served->description);
         pen_dataset_unref(served->ds);
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     }
-    pthread_mutex_init(&served->header_lock, NULL);
     if (node->opts.use_index)
         pen__index_open(served);
     node->n_served++;
@@ -366,13 +367,14 @@ bool pen_node_is_running(const pen_node *node)
 /* The lock is held. */
 static void wait_for_quiet(pen_node *node, double grace_s)
 {
+    const double most_s = 1e6; /* what is longer is for ever as well, and fits into nanoseconds */
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    const int64_t ns = until.tv_nsec + (int64_t)(grace_s * 1e9);
+    const int64_t ns = until.tv_nsec + (int64_t)((grace_s < most_s ? grace_s : most_s) * 1e9);
     until.tv_sec += ns / 1000000000;
     until.tv_nsec = ns % 1000000000;
     int rc = 0;
-    while (node->n_exchanges > 0 && rc != ETIMEDOUT)
+    while (node->n_exchanges > 0 && rc == 0)
         rc = pthread_cond_timedwait(&node->quiet, &node->lock, &until);
 }
 
@@ -437,7 +439,6 @@ void pen_node_free(pen_node *node)
         pen__text_fini(&node->served[i].description);
         pen__index_close(&node->served[i]);
         pen_dataset_unref(node->served[i].ds);
-        pthread_mutex_destroy(&node->served[i].header_lock);
         pen__free(node->served[i].headers);
     }
     pen__free(node->served);
@@ -451,6 +452,7 @@ void pen_node_free(pen_node *node)
     pthread_cond_destroy(&node->quiet);
     pthread_cond_destroy(&node->tick);
     pthread_mutex_destroy(&node->lock);
+    pthread_mutex_destroy(&node->header_lock);
     pen__free(node->token);
     pen__free(node->tls_cert);
     pen__free(node->tls_key);

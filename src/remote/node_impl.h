@@ -2,6 +2,7 @@
  *
  *     node.c           life: options, datasets, start, stop
  *     node_http.c      libmicrohttpd's callbacks: a request comes in, an answer goes out
+ *     node_peers.c     connections that are made and closed
  *     node_request.c   paths, headers and bodies, taken apart
  *     node_head.c      heads of requests that are refused for their form
  *     node_answer.c    what is answered at once: JSON, errors, headers
@@ -41,9 +42,11 @@
 #include "base/place.h"
 #include "base/text.h"
 #include "engine/pack.h"
+#include "remote/little_endian.h"
 #include "remote/node_request.h"
 #include "remote/node_sending.h"
 #include "remote/node_share.h"
+#include "remote/remote_frames.h"
 #include "sched/gate.h"
 #include "sched/pool.h"
 #include "source/sidecar.h"
@@ -54,7 +57,6 @@ enum {
     PEN__NODE_PIPELINES = 256,
     PEN__NODE_PIPELINES_EACH = 64, /* of one client */
     PEN__CHUNK_BYTES = 64 * 1024 - 64,
-    PEN__FRAME_HEAD_BYTES = 36,
     PEN__ETAG_TEXT = PEN__DIGEST_TEXT + 2,
 };
 
@@ -77,10 +79,10 @@ typedef struct pen__page_order {
 typedef struct pen__served {
     char name[PEN__NODE_NAME];
     pen_dataset *ds;
-    pen__text description;      /* what is answered to who asks for it */
-    pen__sidecar *marks;        /* where parts of JPEG files begin, or NULL; has no lock */
-    _Atomic uint64_t *hopeless; /* a bit a sample: there are no marks to be had; or NULL */
-    pthread_mutex_t header_lock;
+    pen__text description;        /* what is answered to who asks for it */
+    pen__sidecar *marks;          /* where parts of JPEG files begin, or NULL; has no lock */
+    _Atomic uint64_t *hopeless;   /* a bit a sample: there are no marks to be had; or NULL */
+    pthread_mutex_t *header_lock; /* the node's */
     uint8_t *headers; /* PEN__NODE_HEADER a sample, byte 7 is 1 once it is known; or NULL */
 } pen__served;
 
@@ -189,15 +191,8 @@ int pen__room_reserve(pen__room *room, size_t len);
 void pen__room_trim(pen__room *room, size_t keep);
 void pen__room_fini(pen__room *room);
 
-/* Numbers on the wire: lowest byte first. */
-static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i++)
-        dst[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* `cpu_ns`: what it took to make the body. */
-void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,
+void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD], uint32_t index, int64_t id,
                            int32_t status, int64_t cpu_ns, const uint8_t *body, size_t len);
 
 /* ---- how fast an answer is taken ---- */
@@ -326,6 +321,7 @@ struct pen_node {
     pen__gate cpu_gate;
     atomic_bool is_running;
 
+    pthread_mutex_t header_lock; /* of all datasets' headers; others do not wait for it */
     pthread_mutex_t lock;
     pthread_cond_t work, quiet, tick; /* for threads; for who stops it; for watcher and saver */
     bool is_stopping;                 /* no new requests */
@@ -358,6 +354,12 @@ void pen__node_call_stop(void *node);
 struct MHD_Connection *pen__exchange_wake(pen__exchange *exchange);
 /* The lock is held; frees it if it is over and nobody holds it. */
 void pen__exchange_settle(pen__exchange *exchange);
+
+/* ---- node_peers.c: called by libmicrohttpd ---- */
+
+enum MHD_Result pen__peer_may_connect(void *node, const struct sockaddr *address, socklen_t len);
+void pen__peer_came_or_went(void *node, struct MHD_Connection *connection, void **own,
+                            enum MHD_ConnectionNotificationCode code);
 
 /* ---- node_head.c ---- */
 

@@ -104,22 +104,22 @@ static uint8_t *kept_header(pen__served *served, int64_t id)
 
 static void keep_header(pen__served *served, int64_t id, const uint8_t header[PEN__NODE_HEADER])
 {
-    pthread_mutex_lock(&served->header_lock);
+    pthread_mutex_lock(served->header_lock);
     uint8_t *kept = kept_header(served, id);
     if (kept)
         memcpy(kept, header, PEN__NODE_HEADER);
-    pthread_mutex_unlock(&served->header_lock);
+    pthread_mutex_unlock(served->header_lock);
 }
 
 /* False: it is not known; all 0 then. */
 static bool look_up_header(pen__served *served, int64_t id, uint8_t out[PEN__NODE_HEADER])
 {
     memset(out, 0, PEN__NODE_HEADER);
-    pthread_mutex_lock(&served->header_lock);
+    pthread_mutex_lock(served->header_lock);
     const uint8_t *kept = kept_header(served, id);
     if (kept)
         memcpy(out, kept, PEN__NODE_HEADER);
-    pthread_mutex_unlock(&served->header_lock);
+    pthread_mutex_unlock(served->header_lock);
     return out[KNOWN];
 }
 

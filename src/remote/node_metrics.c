@@ -63,7 +63,8 @@ static void add_counters(pen__text *text, const pen__node_stats *s)
                 (double)s->raw_bytes);
     add_counter(text, "parcel_bytes", "bytes", "Of samples sent in frames, as sent.",
                 (double)s->parcel_bytes);
-    add_counter(text, "sent_bytes", "bytes", "Bodies of all answers.", (double)s->sent_bytes);
+    add_counter(text, "sent_bytes", "bytes", "Bodies of all answers but errors.",
+                (double)s->sent_bytes);
     add_counter(text, "work_cpu_seconds", "seconds", "CPU time of reading and packing samples.",
                 (double)s->pack_cpu_ns * 1e-9);
     add_counter(text, "parse_cpu_seconds", "seconds", "CPU time of reading orders and pipelines.",

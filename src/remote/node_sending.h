@@ -42,7 +42,7 @@ typedef struct pen__sending {
     pen__sending_sums last;
     bool has_begun; /* what the process did before the first look, also after a pause, was not all
                        sending */
-    int n_looks;    /* since then, up to those that count */
+    int n_looks;    /* so far, up to those that count */
     _Atomic int64_t ps_a_byte; /* picoseconds; 0: not known */
 } pen__sending;
 

@@ -202,7 +202,7 @@ bool pen__may_hold_body(const pen__exchange *x, int64_t bytes)
            node->held_bytes + bodies <= most;
 }
 
-void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD_BYTES], uint32_t index, int64_t id,
+void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD], uint32_t index, int64_t id,
                            int32_t status, int64_t cpu_ns, const uint8_t *body, size_t len)
 {
     const int64_t cpu_us = cpu_ns / 1000;

@@ -1,15 +1,14 @@
 /* node_watch.c - the thread that looks several times a second who is too slow.
  *
- * libmicrohttpd closes connections on which nothing moves, but a byte now and then keeps those
- * alive. Here it is counted how long a connection takes to come one step further: to make a
- * request, or to take the next piece of an answer (some ten kilobytes).  As who takes a piece now
- * and then would hold what it asked for all day, so much of an answer must be taken over so long a
- * time.  Who takes too long is cut off by closing the socket's both directions; libmicrohttpd finds
- * that and does the rest.
+ * A limit on silence would let a byte now and then keep a connection alive.  So it is counted how
+ * long one takes to come a step further: to make a request, or to take the next piece of an answer
+ * (some ten kilobytes).  As who takes a piece now and then would hold what it asked for all day, so
+ * much of an answer must be taken over so long a time.  Who takes too long is cut off by closing
+ * the socket's both directions; libmicrohttpd finds that and does the rest.
  *
  * Samples that no thread has come to for too long are answered with an error: better than to let
- * the client wait for a node that is drowned.  Those that take a thread too long are sent as they
- * are stored.
+ * the client wait for a node that is drowned.  Those that take a thread too long are sent in the
+ * smallest form that it has found by then.
  *
  * A connection that is suspended is not looked at by libmicrohttpd: who hangs up while threads work
  * for it is found here.

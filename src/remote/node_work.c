@@ -110,9 +110,9 @@ static int64_t bytes_ahead(const pen_node *node, const pen__exchange *x)
         return sizeof(pen_error); /* it will not be read */
     if (!item)
         return len;
-    return PEN__FRAME_HEAD_BYTES + (field == PEN_FIELD_IMAGE
-                                        ? (int64_t)parcel_cap(node, x->pipe, (size_t)len)
-                                        : PEN__FIELD_HEAD + len);
+    return PEN__FRAME_HEAD + (field == PEN_FIELD_IMAGE
+                                  ? (int64_t)parcel_cap(node, x->pipe, (size_t)len)
+                                  : PEN__FIELD_HEAD + len);
 }
 
 static bool has_room(const pen_node *node, const pen__exchange *exchange)
@@ -193,12 +193,12 @@ static void put_frame(pen_node *node, pen__exchange *x, const uint8_t *frame, si
 
 static void put_error(pen_node *node, pen__exchange *x, int item, int code, const char *why)
 {
-    uint8_t frame[PEN__FRAME_HEAD_BYTES + sizeof(((pen_error *)0)->text)];
-    const size_t n = strnlen(why, sizeof frame - PEN__FRAME_HEAD_BYTES);
-    memcpy(frame + PEN__FRAME_HEAD_BYTES, why, n);
+    uint8_t frame[PEN__FRAME_HEAD + sizeof(((pen_error *)0)->text)];
+    const size_t n = strnlen(why, sizeof frame - PEN__FRAME_HEAD);
+    memcpy(frame + PEN__FRAME_HEAD, why, n);
     pen__frame_write_head(frame, (uint32_t)item, x->order->items[item].id, count_error(node, code),
-                          0, frame + PEN__FRAME_HEAD_BYTES, n);
-    put_frame(node, x, frame, PEN__FRAME_HEAD_BYTES + n);
+                          0, frame + PEN__FRAME_HEAD, n);
+    put_frame(node, x, frame, PEN__FRAME_HEAD + n);
 }
 
 void pen__work_give_up(pen_node *node, pen__exchange *x, int code, const char *why)
@@ -241,7 +241,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     const size_t cap = parcel_cap(w->node, order.pipe, (size_t)len);
     if (cap < pen__parcel_bound(order.pipe, (size_t)len))
         order.pipe = NULL;
-    if (pen__room_reserve(&w->frame, PEN__FRAME_HEAD_BYTES + cap) != 0)
+    if (pen__room_reserve(&w->frame, PEN__FRAME_HEAD + cap) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     size_t n_marks = 0;
     order.wants_index = order.pipe && w->marks.data && pen__index_wants(x->served, item->id);
@@ -251,7 +251,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     const int ticket = order.pipe ? pen__gate_enter(&w->node->cpu_gate) : 0;
     const int64_t n =
         pen__pack(w->at->packer, &order, w->file.data, (size_t)len, n_marks ? w->marks.data : NULL,
-                  n_marks, w->frame.data + PEN__FRAME_HEAD_BYTES, cap, NULL, err);
+                  n_marks, w->frame.data + PEN__FRAME_HEAD, cap, NULL, err);
     if (order.pipe)
         pen__gate_leave(&w->node->cpu_gate, ticket);
     const pen__jpeg_indexed indexed = pen__packer_indexed(w->at->packer);
@@ -265,7 +265,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
 static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
 {
     const pen__node_item *item = &t->exchange->order->items[t->item];
-    const size_t bound = PEN__FRAME_HEAD_BYTES + PEN__FIELD_HEAD + (size_t)len;
+    const size_t bound = PEN__FRAME_HEAD + PEN__FIELD_HEAD + (size_t)len;
     bool is_coded = t->may_pack && pen__field_may_shrink(item->forms, (size_t)len);
     if (is_coded && !w->coder && pen__bytes_coder_create(&w->coder) != 0)
         is_coded = false;
@@ -273,7 +273,7 @@ static int64_t pack_field(worker *w, const task *t, int64_t len, pen_error *err)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     const int ticket = is_coded ? pen__gate_enter(&w->node->cpu_gate) : 0;
     const size_t n = pen__field_pack(w->coder, item->field, item->forms, w->file.data, (size_t)len,
-                                     w->frame.data + PEN__FRAME_HEAD_BYTES,
+                                     w->frame.data + PEN__FRAME_HEAD,
                                      is_coded ? w->frame.data + bound : NULL, &w->at->is_cancelled);
     if (is_coded)
         pen__gate_leave(&w->node->cpu_gate, ticket);
@@ -306,11 +306,11 @@ static void do_item(worker *w, const task *t)
     const int64_t n = len < 0 ? len : (is_image ? pack_item : pack_field)(w, t, len, &err);
     if (n >= 0) {
         if (is_image)
-            pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
+            pen__served_note(x->served, id, w->frame.data + PEN__FRAME_HEAD, (size_t)n);
         pen__frame_write_head(w->frame.data, (uint32_t)t->item, id, 0,
                               pen__thread_cpu_ns() - began +
                                   pen__sending_ns(&node->sending, is_image, n),
-                              w->frame.data + PEN__FRAME_HEAD_BYTES, (size_t)n);
+                              w->frame.data + PEN__FRAME_HEAD, (size_t)n);
     }
     const int64_t work_ns = pen__thread_cpu_ns() - began,
                   cpu_ns = work_ns + (n < 0 ? 0 : pen__sending_ns(&node->sending, is_image, n));
@@ -327,8 +327,8 @@ static void do_item(worker *w, const task *t)
         if (n < 0) {
             put_error(node, x, t->item, (int)n, err.text);
         } else {
-            put_frame(node, x, w->frame.data, PEN__FRAME_HEAD_BYTES + (size_t)n);
-            node->stats.items[w->frame.data[PEN__FRAME_HEAD_BYTES + 1]]++; /* its form */
+            put_frame(node, x, w->frame.data, PEN__FRAME_HEAD + (size_t)n);
+            node->stats.items[w->frame.data[PEN__FRAME_HEAD + 1]]++; /* its form */
             node->stats.fields += !is_image;
             node->stats.frames += is_image;
             node->stats.raw_bytes += len;

@@ -31,7 +31,7 @@ int pen__http_prepare(const pen__http *http, CURL *easy, char *reason);
 
 /* Why the transfer of `easy` failed, in a few words.  `reason` as above. */
 void pen__http_explain(CURL *easy, CURLcode code, const char *reason, char *dst, size_t dst_cap);
-/* What a server's answer {"error": "..."} says, one line, behind the status: "404: no such". */
+/* What a server's answer {"error": "..."} says, one line, behind the status: "404, no such". */
 void pen__http_explain_status(long status, const char *body, size_t len, char *dst, size_t dst_cap);
 
 /* What Retry-After says, in nanoseconds and within reason; -1: nothing. */

@@ -12,6 +12,7 @@
 
 #include "base/fail.h"
 #include "base/mem.h"
+#include "remote/node_request.h"
 #include "remote/remote_page.h"
 #include "source/grow.h"
 #include "source/names.h"
@@ -27,13 +28,6 @@ void pen__part_fini(pen__part *part)
 static int odd(pen_error *err, const char *what)
 {
     return pen__fail(err, PEN_ECORRUPT, -1, "the server's description of the dataset %s", what);
-}
-
-/* Thirty-two hex digits, as pen__digest writes them. */
-static bool is_hash(const char *text)
-{
-    return text && strlen(text) == PEN__DIGEST_TEXT - 1 &&
-           strspn(text, "0123456789abcdef") == PEN__DIGEST_TEXT - 1;
 }
 
 static int take_classes(pen__part *part, const json_t *classes, pen_error *err)
@@ -58,7 +52,7 @@ static int take_numbers(pen__part *part, const json_t *root, pen_error *err)
     part->count = json_integer_value(json_object_get(root, "count"));
     part->bytes = json_integer_value(json_object_get(root, "bytes"));
     part->page = json_integer_value(json_object_get(root, "page"));
-    if (!is_hash(hash))
+    if (!hash || !pen__hash_is_valid(hash))
         return odd(err, "has no hash");
     memcpy(part->hash, hash, sizeof part->hash);
     if (part->count < 1 || part->count > PEN__PART_MAX_SAMPLES || part->bytes < 0)

@@ -52,19 +52,35 @@ static int64_t rest_ns(int n_faults, int64_t took_ns, uint32_t chance)
     return part_of(doubled(first, n_faults, MAX_REST_MS * ms_ns), chance);
 }
 
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What asks for time gets it, whatever else happens meanwhile. */
+static void put_aside(pen__server *server, int64_t aside_until_ns, int64_t rest_until_ns)
+{
+    server->aside_until_ns = later(server->aside_until_ns, aside_until_ns);
+    server->rest_until_ns = later(server->rest_until_ns, rest_until_ns);
+}
+
 void pen__server_failed(pen__server *server, const pen__fault *fault)
 {
-    int64_t pause = pen__patience_ns(fault->again_ns, fault->chance), rest = pause;
-    if (fault->again_ns < 0) { /* it may come back with other data, or as another version */
-        server->is_checked = false;
-        server->n_noted = 0;
-        server->n_faults++;
-        pause = pen__pause_ns(server->n_faults, fault->max_pause_ns, fault->chance);
-        rest = rest_ns(server->n_faults, fault->took_ns, fault->chance);
-    }
-    server->aside_until_ns = fault->now_ns + pause;
-    server->rest_until_ns = fault->now_ns + rest;
+    const int64_t now = fault->now_ns, pause = pen__patience_ns(fault->again_ns, fault->chance);
     snprintf(server->cause, sizeof server->cause, "%s", fault->cause);
+    if (fault->again_ns >= 0) {
+        put_aside(server, now + pause, now + pause);
+        return;
+    }
+    server->is_checked = false; /* it may come back with other data, or as another version */
+    server->n_noted = 0;
+    /* All that was under way when it died fails with it, and is one fault. */
+    if (server->n_faults > 0 && now - fault->took_ns < server->failed_ns)
+        return;
+    server->n_faults++;
+    server->failed_ns = now;
+    put_aside(server, now + pen__pause_ns(server->n_faults, fault->max_pause_ns, fault->chance),
+              now + rest_ns(server->n_faults, fault->took_ns, fault->chance));
 }
 
 /* ---- repeats ---- */

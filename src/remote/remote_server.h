@@ -48,6 +48,7 @@ typedef struct pen__server {
     pen_pipeline *wanted; /* the pipeline it lacks; referenced, or NULL */
     int n_busy;           /* requests under way */
     int n_faults;         /* in a row; with some it is not relied on */
+    int64_t failed_ns;    /* when the last of them was counted */
     int64_t aside_until_ns;
     int64_t rest_until_ns;         /* while others of the shard do their work */
     double repeats;                /* that count against its budget, */
@@ -67,7 +68,7 @@ typedef struct pen__fault {
     const char *cause;
 } pen__fault;
 
-/* Put it aside. */
+/* Put it aside.  What began before the last fault and fails after it is no other one. */
 void pen__server_failed(pen__server *server, const pen__fault *fault);
 /* It sent the samples it was asked for, made with this pipeline ("": as stored). */
 void pen__server_did(pen__server *server, const char *pipeline);

@@ -101,6 +101,10 @@ struct pen_dataset {
 extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest,
     pen__source_list, pen__source_remote;
 
+/* Of a file that is another one than was indexed.  A node's clients ask again after PEN_EIO; this
+ * is PEN_ENOTFOUND there, as it is of one that is gone or leads out. */
+int pen__changed_code(const pen_dataset *ds);
+
 /* Open ds->root as a directory into ds->root_fd. */
 int pen__dataset_open_root(pen_dataset *ds, const char *path, size_t len, pen_error *err);
 /* The read of folders, manifests and lists: one file relative to root_fd. */
@@ -108,9 +112,6 @@ int pen__dataset_read_file(const pen_dataset *ds, const pen__entry *entry, uint3
                            uint8_t *dst, size_t len, pen_error *err);
 
 /* Their open_field. */
-/* Of a file that is another one than was indexed.  A node's clients ask again after PEN_EIO; this
- * is PEN_ENOTFOUND there, as it is of one that is gone or leads out. */
-int pen__changed_code(const pen_dataset *ds);
 int pen__dataset_open_file(const pen_dataset *ds, const pen__entry *entry, uint32_t block,
                            size_t len, pen__opened *out, pen_error *err);
 

@@ -743,6 +743,23 @@ static void it_ends_in_the_middle_of_requests(void **state)
     assert_int_equal(pen__mem_live(), live);
 }
 
+/* With all the time there is, it ends when the last client has had its answer or was cut off. */
+static void patience_without_end_has_one(void **state)
+{
+    (void)state;
+    static const char half[] = "POST /v1/data/data/samples HTTP/1.1\r\nHost: localhost\r\n"
+                               "Content-Length: 62\r\n\r\n{";
+    pen_node_opts opts = plain();
+    opts.idle_s = 0.3;
+    pen_node *node = start(&opts);
+    const int fd = connect_to(port_of(node));
+    assert_int_equal(send(fd, half, sizeof half - 1, MSG_NOSIGNAL), sizeof half - 1);
+    pen_node_stop(node, INFINITY);
+    assert_false(pen_node_is_running(node));
+    close(fd);
+    pen_node_free(node);
+}
+
 static void garbage_does_no_harm(void **state)
 {
     (void)state;
@@ -867,6 +884,7 @@ int main(void)
         cmocka_unit_test(clients_that_hang_up_leave_nothing_behind),
         cmocka_unit_test(requests_that_do_not_end_hold_little_memory),
         cmocka_unit_test(it_ends_in_the_middle_of_requests),
+        cmocka_unit_test(patience_without_end_has_one),
         cmocka_unit_test(garbage_does_no_harm),
         cmocka_unit_test(without_memory_for_its_threads_it_does_not_start),
         cmocka_unit_test(failing_allocations_are_survived),

@@ -147,7 +147,7 @@ static void a_frame_without_memory_is_not_counted(void **state)
     assert_int_equal(x.rc, PEN_ENOMEM);
     assert_int_equal(x.next_item, 3);
     assert_int_equal(x.n_framed, 2);
-    assert_int_equal(x.queue.bytes, 2 * (PEN__FRAME_HEAD_BYTES + strlen("too late")));
+    assert_int_equal(x.queue.bytes, 2 * (PEN__FRAME_HEAD + strlen("too late")));
     assert_int_equal(client.held_bytes, x.queue.bytes);
     pen__queue_drop(&x.queue, &node.chunks);
     pen__chunks_fini(&node.chunks);
@@ -156,7 +156,7 @@ static void a_frame_without_memory_is_not_counted(void **state)
 static void a_frames_head_says_what_follows(void **state)
 {
     (void)state;
-    uint8_t head[PEN__FRAME_HEAD_BYTES];
+    uint8_t head[PEN__FRAME_HEAD];
     static const uint8_t want[24] = {'P', 'E', 'N', 'F', 3,    0,    0,    0,    7,  1, 0, 0,
                                      0,   0,   0,   0,   0xFC, 0xFF, 0xFF, 0xFF, 11, 0, 0, 0};
     pen__frame_write_head(head, 3, 263, PEN_EIO, 5999, (const uint8_t *)"what a pity", 11);

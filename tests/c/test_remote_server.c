@@ -207,16 +207,43 @@ static void who_fails_rests_while_others_work(void **state)
     good->n_busy = CAP - 1; /* one that works first, however busy */
     assert_ptr_equal(pen__server_choose(servers, 2, 0, 1001 * MS, CAP, 0), good);
     good->n_busy = CAP;
-    fail_at(bad, 2000 * MS, 10000 * MS, -1, "slow"); /* four times ten seconds, and twice that */
+    fail_at(bad, 12000 * MS, 10000 * MS, -1, "slow"); /* four times ten seconds, and twice that */
     bad->is_checked = true;
-    assert_null(pen__server_choose(servers, 2, 0, 81000 * MS, CAP, 0));
-    assert_ptr_equal(pen__server_choose(servers, 2, 0, 82001 * MS, CAP, 0), bad);
+    assert_null(pen__server_choose(servers, 2, 0, 91000 * MS, CAP, 0));
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 92001 * MS, CAP, 0), bad);
     for (int i = 0; i < 40; i++)
-        fail_at(bad, 82001 * MS, 10000 * MS, -1, "slow");
-    bad->is_checked = true;
-    assert_ptr_equal(pen__server_choose(servers, 2, 0, 382002 * MS, CAP, 0), bad); /* 5 minutes */
-    fail_at(good, 100000 * MS, 0, -1, "gone");
-    assert_ptr_equal(pen__server_choose(servers, 2, 0, 100000 * MS, CAP, 0), bad); /* at once */
+        fail_at(bad, (102001 + 10000 * i) * MS, 10000 * MS, -1, "slow");
+    bad->is_checked = true; /* 5 minutes */
+    assert_null(pen__server_choose(servers, 2, 0, (492001 + 299000) * MS, CAP, 0));
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, (492001 + 300001) * MS, CAP, 0), bad);
+    fail_at(good, 500000 * MS, 0, -1, "gone");
+    assert_ptr_equal(pen__server_choose(servers, 2, 0, 500000 * MS, CAP, 0), bad); /* at once */
+}
+
+/* All requests that are under way fail when a server dies. */
+static void one_death_is_one_fault(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    for (int i = 0; i < CAP; i++)
+        fail_at(&server, (10000 + i) * MS, 10000 * MS, -1, "silent");
+    assert_int_equal(server.n_faults, 1);
+    assert_in_range(server.rest_until_ns, 49999 * MS, 50000 * MS); /* four times ten seconds */
+    fail_at(&server, 20000 * MS, 10 * MS, -1, "silent"); /* was asked again, and did no better */
+    assert_int_equal(server.n_faults, 2);
+    pen__server_did(&server, "");
+    fail_at(&server, 21000 * MS, 20000 * MS, -1, "silent"); /* it had answered since */
+    assert_int_equal(server.n_faults, 1);
+}
+
+static void who_asked_for_time_gets_it_whatever_happens(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    fail_by_chance(&server, 0, 0, 20000 * MS, "busy", 0);
+    fail_by_chance(&server, 100 * MS, 0, -1, "broken", 0);
+    assert_int_equal(pen__server_room(&server, 19999 * MS, CAP), 0);
+    assert_int_equal(pen__server_room(&server, 20000 * MS, CAP), 1);
 }
 
 static void who_brings_far_less_than_others_lags(void **state)
@@ -249,6 +276,8 @@ int main(void)
         cmocka_unit_test(what_is_forgotten_again_and_again_is_a_fault_once),
         cmocka_unit_test(the_least_busy_of_those_that_work_is_chosen),
         cmocka_unit_test(who_fails_rests_while_others_work),
+        cmocka_unit_test(one_death_is_one_fault),
+        cmocka_unit_test(who_asked_for_time_gets_it_whatever_happens),
         cmocka_unit_test(who_brings_far_less_than_others_lags),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

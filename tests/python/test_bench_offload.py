@@ -735,6 +735,10 @@ def test_parts_are_joined_and_the_later_counts(tmp_path):
     assert report["first"] == {"photos/auto": 3.0}
     runs = report["cells"]["headline/photos"]["runs"]
     assert runs["none"]["0"]["seconds"] == 10 and runs["auto"]["0"]["seconds"] == 4
+    failed = part("auto", 5)
+    failed["cells"]["headline/photos"] |= {"runs": {}, "problems": {"auto": "failed: x"}}
+    problems = experiment.joined([failed, part("auto", 4)])["cells"]["headline/photos"]["problems"]
+    assert problems == {}
     with pytest.raises(SystemExit, match="measured otherwise"):
         experiment.joined([part("none", 1), part("none", 1, replace(CELL, link=1.0))])
 

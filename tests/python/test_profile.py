@@ -1,6 +1,7 @@
 """`penstock profile`: its figures, what it writes, and how it refuses."""
 
 import io
+import itertools
 import json
 import os
 import subprocess
@@ -189,8 +190,9 @@ def test_wrong_use_is_told(arguments: tuple[str, ...], said: str) -> None:
 
 
 def test_what_cannot_be_written_is_an_error(photos: Path, tmp_path: Path) -> None:
-    for option in ("--json", "--plot"):
-        path = tmp_path / "none" / "profile.svg"
+    (tmp_path / "is.svg").mkdir()
+    places = (tmp_path / "none" / "profile.svg", tmp_path / "is.svg")
+    for option, path in itertools.product(("--json", "--plot"), places):
         run = penstock("profile", photos, "--samples", 1, option, path, code=1)
         assert f"cannot write {path}" in run.stderr
         assert run.stdout == ""  # before anything is measured
