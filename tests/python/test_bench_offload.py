@@ -221,11 +221,11 @@ def test_fingerprints_tell_batches_apart():
 
 def test_cells_have_names_of_their_own_and_are_chosen_by_them():
     every = list(cells("photos"))
-    assert len({cell.key for cell in every}) == len(every) == 4 + 4 * 3 * 2
+    assert len({cell.key for cell in every}) == len(every) == 4 + 4 * 3 * 3
     assert [c.kind for c in every[:4]] == ["headline", "tenth", "idle", "client"]
     assert {c.seeds for c in every[:4]} == {5} and {c.seeds for c in every[4:]} == {2}
     grid = [cell for cell in every if chosen(cell, ["grid/photos/60"])]
-    assert len(grid) == 6 and all(cell.link == 60 for cell in grid)
+    assert len(grid) == 9 and all(cell.link == 60 for cell in grid)
     assert [c.key for c in every if chosen(c, ["headline"])] == ["headline/photos"]
     assert [c.key for c in every if chosen(c, ["*/25/0.1/0"])] == ["grid/photos/25/0.1/0"]
     assert not [c for c in every if chosen(c, ["grid/photos/6"])]  # no beginning of a number
@@ -358,17 +358,17 @@ class Planned(experiment.Experiment):
         return seconds / 60, len(turns)
 
 
-def test_the_manuals_parts_take_the_minutes_it_says_and_35_at_most():
+def test_the_manuals_parts_take_the_minutes_it_says_and_45_at_most():
     """One after another, on two cores, if all goes as expected; together they are everything."""
     manual = (ROOT / "bench" / "README.md").read_text()
     parts = re.findall(r"\$P (--only \S+(?: --seeds \d+)?) --json \S+ +# (\d+) min", manual)
     report, prepared, total = {"cells": {}, "references": {}}, set(), 0
     for words, minutes in parts:
         takes, runs = Planned(words.split(), report, prepared).go()
-        assert runs and takes == pytest.approx(int(minutes), abs=1) and takes < 35
+        assert runs and takes == pytest.approx(int(minutes), abs=1) and takes < 45
         total += takes
     assert Planned([], report, prepared).go() == (0, 0)
-    assert "some 200 minutes" in manual and total == pytest.approx(200, abs=5)
+    assert "some 250 minutes" in manual and total == pytest.approx(250, abs=5)
 
 
 def test_the_list_has_what_is_left_to_do_and_how_long_that_takes(capsys):
