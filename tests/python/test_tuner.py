@@ -265,7 +265,8 @@ def test_workers_fit_if_each_is_as_large_as_one_there_is(
 ) -> None:
     workers = Workers(Job(Items(int)), 2)
     monkeypatch.setattr(Workers, "pids", {0: 11, 1: 12})
-    monkeypatch.setattr(facade, "memory_of", lambda pids: held if pids == [11] else 0)
+    for sizes in ("memory_of", "resident_of"):  # whoever has that number here is none of ours
+        monkeypatch.setattr(facade, sizes, lambda pids: held if pids == [11] else 0)
     monkeypatch.setattr(facade, "memory_left", lambda: left)
     assert workers.fits(8) == n_workers
     assert workers._tuner is not None
