@@ -53,6 +53,7 @@ enum {
 static const double waits = 0.03;        /* of the time: worth doing something about */
 static const double rests = 0.015;       /* the loop is the slower side */
 static const double enough = 0.8;        /* of what was expected */
+static const double full = 0.92;         /* of the cores: there is no time left */
 static const double hardly_reads = 2e-4; /* s: what differs below is no news */
 static const double jump = 1.5;          /* times as much, or as little */
 static const double forget = 1.005;      /* a period, of what the source gives */
@@ -171,11 +172,12 @@ static void note_given_back(memory *m, bool is_kept)
 }
 
 /* More readers were tried: if that brought far less than it should, and not because workers had
- * no time, the source gives no more. */
+ * no time, or this process no more of its cores, the source gives no more. */
 static void note_source(memory *m, const pen_policy_state *s, double workers)
 {
     const double rate = pen__measure_rate(&m->trial.now);
-    const bool has_time = rate * pen__compute_s(s) < enough * fmin(workers, s->cores);
+    const bool has_time = rate * pen__compute_s(s) < enough * fmin(workers, s->cores) &&
+                          pen__measure_cores(&m->trial.now) < full * s->cores;
     if (m->subject != MORE_THREADS || m->expected_rate == 0)
         return;
     m->source_rate = rate < enough * m->expected_rate && has_time
@@ -404,8 +406,7 @@ static void decide_threads(memory *m, const pen_policy_state *state, const pen_k
     }
     note_jump(m, s);
     if (m->base.periods > RECENT) /* what is long ago counts half */
-        m->base = (pen__measure){m->base.periods / 2, m->base.seconds / 2, m->base.made / 2,
-                                 m->base.batches / 2, m->base.waited_s / 2};
+        pen__measure_halve(&m->base);
     pen__measure_add(&m->base, s);
     m->lasting_waits += (pen__or(s->wait_share, 0) - m->lasting_waits) * lasting;
     if (!pen__measure_is_enough(&m->base))

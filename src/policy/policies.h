@@ -47,13 +47,16 @@ static inline double pen__compute_s(const pen_policy_state *s)
 /* What is known of the time since a measurement began. */
 typedef struct pen__measure {
     double periods, seconds, made, batches, waited_s;
+    double cpu_s; /* of this process, as far as it is told */
 } pen__measure;
 
 void pen__measure_add(pen__measure *m, const pen_policy_state *state);
+void pen__measure_halve(pen__measure *m); /* what it says stays, and counts half */
 /* Long enough to say anything?  Some periods, and samples if any come at all. */
 bool pen__measure_is_enough(const pen__measure *m);
 double pen__measure_rate(const pen__measure *m);  /* samples a second, finished by workers */
 double pen__measure_waits(const pen__measure *m); /* share of the time */
+double pen__measure_cores(const pen__measure *m); /* that this process used */
 
 typedef enum pen__trial_end {
     PEN__TRIAL_GOES_ON,

@@ -31,6 +31,19 @@ void pen__measure_add(pen__measure *m, const pen_policy_state *state)
     m->made += state->made;
     m->batches += pen__or(state->batches, 0);
     m->waited_s += pen__or(state->wait_share, 0) * state->period_s;
+    m->cpu_s += pen__or(state->process_cores, 0) * state->period_s;
+}
+
+void pen__measure_halve(pen__measure *m)
+{
+    *m = (pen__measure){
+        .periods = m->periods / 2,
+        .seconds = m->seconds / 2,
+        .made = m->made / 2,
+        .batches = m->batches / 2,
+        .waited_s = m->waited_s / 2,
+        .cpu_s = m->cpu_s / 2,
+    };
 }
 
 bool pen__measure_is_enough(const pen__measure *m)
@@ -46,6 +59,11 @@ double pen__measure_rate(const pen__measure *m)
 double pen__measure_waits(const pen__measure *m)
 {
     return m->seconds > 0 ? m->waited_s / m->seconds : 0;
+}
+
+double pen__measure_cores(const pen__measure *m)
+{
+    return m->seconds > 0 ? m->cpu_s / m->seconds : 0;
 }
 
 void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__measure *old,

@@ -161,6 +161,34 @@ static void model_outnumbers_nobody_to_read(void **state)
     }
 }
 
+/* A quarter of a core, and a worker that reads for itself nearly uses it up: what readers take of
+ * it is lost.  That they bring nothing does not mean that the source is at its limit. */
+static void model_takes_no_readers_where_the_quota_is_the_limit(void **state)
+{
+    (void)state;
+    for (int is_remote = 0; is_remote <= 1; is_remote++) {
+        world w = usual();
+        w.cores = 0.25;
+        w.compute_s = 2.7e-4;
+        w.get_s = 1.7e-4;
+        w.hand_s = 6e-5;
+        w.read_s = 1.5e-3;
+        w.step_s = 1e-4;
+        w.noise = 0.02;
+        w.is_remote = is_remote;
+        driver d;
+        start(&d, "model", &w);
+        d.table[PEN_KNOB_WORKERS].max = 2;
+        d.knobs.value[PEN_KNOB_WORKERS] = 1;
+        double n_with = 0;
+        for (int period = 0; period < 300; period++) {
+            run(&d, &w, 1);
+            n_with += readers(&d.knobs) > 0;
+        }
+        assert_true(n_with < 30 && readers(&d.knobs) == 0 && workers(&d) == 1);
+    }
+}
+
 /* Workers that read over one wire make each other wait: what reading takes depends on how many
  * there are, and no two settings may call for each other. */
 static void model_is_calm_on_a_wire_that_workers_share(void **state)
@@ -241,6 +269,7 @@ int main(void)
         cmocka_unit_test(model_tries_more_readers_than_there_are_workers),
         cmocka_unit_test(model_has_readers_where_workers_cannot_be_more),
         cmocka_unit_test(model_outnumbers_nobody_to_read),
+        cmocka_unit_test(model_takes_no_readers_where_the_quota_is_the_limit),
         cmocka_unit_test(model_is_calm_on_a_wire_that_workers_share),
         cmocka_unit_test(model_is_good_and_calm_in_worlds_at_random),
     };

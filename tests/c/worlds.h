@@ -14,6 +14,8 @@ typedef struct world {
     double cores, compute_s, read_s, step_s, batch;
     bool is_remote;  /* the source is storage nodes */
     double io_rate;  /* samples a second that the source gives at most; INFINITY */
+    double hand_s;   /* of a core, to hand a sample from a reader to a worker */
+    double get_s;    /* of a core, to receive a sample: nobody's stage */
     double wire_s;   /* of a wire that all readers share, for a sample; 0: there is none */
     double ranks;    /* 0: not told */
     double rivals;   /* cores' worth of other programs that want to run */
@@ -97,6 +99,12 @@ static inline double over_wire(const world *w, double n, double think_s, double 
     return rate;
 }
 
+/* What a sample takes of this process's cores. */
+static inline double on_a_core(const world *w, double n_readers)
+{
+    return w->compute_s + w->get_s + (n_readers > 0 ? w->hand_s : 0);
+}
+
 /* Samples a second that these knobs give, and what reading takes with them. */
 static inline double supply(const world *w, const pen_knobs *k, double *read_s)
 {
@@ -105,7 +113,7 @@ static inline double supply(const world *w, const pen_knobs *k, double *read_s)
     const double turns = w->by_program ? fmax(w->cores - w->rivals, w->cores / 2)
                                        : w->cores * workers / (workers + w->rivals);
     const double cores = workers <= w->cores && w->rivals == 0 ? workers : fmin(workers, turns);
-    const double computing = cores / w->compute_s;
+    const double computing = cores / on_a_core(w, n_readers);
     const double n_reading = n_readers > 0 ? n_readers : workers;
     if (w->wire_s > 0)
         return fmin(computing, over_wire(w, n_reading, n_readers > 0 ? 0 : w->compute_s, read_s));
@@ -173,6 +181,7 @@ static inline pen_policy_state look(world *w, const driver *d)
     s.ready = rate < asked ? 0 : d->knobs.value[PEN_KNOB_READY_BATCHES];
     s.idle_share = 1 - rate / can;
     s.cores = w->cores;
+    s.process_cores = rate * on_a_core(w, readers(&d->knobs));
     s.other_cores = w->rivals == 0 ? 0 : w->by_program ? w->rivals : w->cores * 0.4;
     s.budget_share = 0.3;
     s.ahead_ratio = 1;
