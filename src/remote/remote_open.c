@@ -164,20 +164,30 @@ typedef struct meeting {
     int n_awaited;               /* that may answer yet */
     int64_t again_ns;            /* what those ask for, -1: they do not */
     uint64_t has_said;           /* 1 << number of those that will not say anything else */
+    int verdict;                 /* the code that all of those share, PEN_EIO if they do not */
     pen_error refusals, silence; /* of those; of them and of whom is waited for */
 } meeting;
 
-/* It did not tell what it holds. */
-static void note_silence(meeting *m, int server, const pen__http_answer *answer, const char *reason)
+/* It did not tell what it holds, or nonsense. */
+static void note_silence(meeting *m, int server, int rc, const pen__http_answer *answer,
+                         const char *reason)
 {
     pen__blame_add(m->silence.text, sizeof m->silence.text, m->n_all, reason);
-    if (may_change(PEN_EIO, answer)) {
+    if (may_change(rc, answer)) {
         m->n_awaited++;
         m->again_ns = answer->again_ns > m->again_ns ? answer->again_ns : m->again_ns;
     } else {
+        m->verdict = !m->has_said || m->verdict == rc ? rc : PEN_EIO;
         m->has_said |= UINT64_C(1) << server;
         pen__blame_add(m->refusals.text, sizeof m->refusals.text, m->n_all, reason);
     }
+}
+
+/* One that answers stands in for a replica without the dataset, or with a page of something else in
+ * its place; not for what is wrong with this end, or between replicas. */
+static bool is_its_own(int rc)
+{
+    return rc == PEN_EIO || rc == PEN_ENOTFOUND || rc == PEN_ECORRUPT;
 }
 
 /* Ask all that may have something to say.  Returns what is an error whatever others say, or 0. */
@@ -193,8 +203,8 @@ static int ask_round(opening *o, int shard, pen__part *part, meeting *m, pen_err
         if (url->servers[i].shard != shard || m->has_said >> i & 1)
             continue;
         int rc = meet(o, i, part, &m->first, &answer, &reason);
-        if (rc == PEN_EIO) {
-            note_silence(m, i, &answer, reason.text);
+        if (is_its_own(rc)) {
+            note_silence(m, i, rc, &answer, reason.text);
         } else if (rc) {
             if (err)
                 *err = reason;
@@ -223,10 +233,10 @@ static int meet_replicas(opening *o, int shard, pen__part *part, pen_error *err)
         if (rc)
             return rc;
     }
-    pen__fail(err, PEN_EIO, -1, "%s", m.silence.text);
+    int rc = pen__fail(err, m.n_awaited == 0 ? m.verdict : PEN_EIO, -1, "%s", m.silence.text);
     if (m.n_all > 1)
-        pen__fail_prefix(err, "none of %d replicas answers", m.n_all);
-    return PEN_EIO;
+        pen__fail_prefix(err, "none of %d replicas serves it", m.n_all);
+    return rc;
 }
 
 /* One try; a page that was damaged on its way counts as none. */

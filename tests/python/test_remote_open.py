@@ -80,7 +80,7 @@ def test_what_cannot_be_opened_is_said_clearly(node, folder, monkeypatch):
     with pytest.raises(penstock.NotFoundError, match="has no dataset 'other'"):
         penstock.Dataset(node.url("other"))
     both = refused.replace("/x", ",127.0.0.1:1/x")
-    with pytest.raises(penstock.InputOutputError, match="none of 2 replicas answers") as caught:
+    with pytest.raises(penstock.InputOutputError, match="none of 2 replicas serves it") as caught:
         penstock.Dataset(both)
     for address in both.removeprefix("penstock://").removesuffix("/x").split(","):
         assert f"cannot ask {address} for 'x': connection refused" in str(caught.value)
@@ -138,6 +138,33 @@ def test_a_replica_whose_name_nobody_knows_is_routed_around(order, node, folder,
     assert stream(f"penstock://{','.join(replicas)}/pictures", epochs=2) == stream(folder, epochs=2)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("page", [{"hash": "It works!"}, {"count": -1}, None])
+def test_a_replica_that_has_something_else_is_routed_around(page, order, node, folder, stream):
+    """It was started without the dataset, or another program has its port by now."""
+    with Node(**{"pictures" if page else "other": folder}) as wrong:
+        wrong.lies = page or {}
+        replicas = [node.address, wrong.address][::order]
+        url = f"penstock://{','.join(replicas)}/pictures"
+        assert stream(url, epochs=2) == stream(folder, epochs=2)
+
+
+def test_replicas_that_all_have_something_else_are_an_error_at_once(folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    with Node(pictures=folder) as first, Node(pictures=folder) as second:
+        both = f"{first.address},{second.address}"
+        with pytest.raises(penstock.NotFoundError, match="none of 2 replicas serves it") as caught:
+            penstock.Dataset(f"penstock://{both}/other")
+        for node in (first, second):
+            assert f"{node.address} has no dataset 'other'" in str(caught.value)
+        first.lies = second.lies = {"count": 0}
+        with pytest.raises(penstock.DataError, match="number of samples"):
+            penstock.Dataset(f"penstock://{both}/pictures")
+        second.token = "s3cret"
+        with pytest.raises(penstock.InputOutputError, match="answers 401"):
+            penstock.Dataset(f"penstock://{both}/pictures")
+
+
 def test_a_name_that_nobody_knows_is_said_clearly(monkeypatch):
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
     with pytest.raises(penstock.InputOutputError, match="resolve host"):
@@ -163,7 +190,7 @@ def test_many_that_do_not_end_are_not_waited_for_one_after_another(folder, monke
         for node in nodes:
             node.drips = True
         began = time.monotonic()
-        with pytest.raises(penstock.InputOutputError, match="none of 16 replicas answers"):
+        with pytest.raises(penstock.InputOutputError, match="none of 16 replicas serves it"):
             penstock.Dataset(f"penstock://{','.join(node.address for node in nodes)}/pictures")
         assert time.monotonic() - began < 12  # 16, were each given the whole time
 
