@@ -316,12 +316,16 @@ static const char *name_of(const pen_dataset *ds, const shard *s)
 static int open_again(const pen_dataset *ds, const shard *s, struct stat *st, pen_error *err)
 {
     const tar_state *state = ds->state;
+    const char *name = name_of(ds, s);
     pen__shown shown;
     int fd = pen__open_regular(state->start_fd, s->path, st, err);
-    if (fd < 0 && ds->is_confined)
-        return pen__fail(err, fd, -1, "cannot open shard '%s'",
-                         pen__show(&shown, name_of(ds, s), strlen(name_of(ds, s))));
-    return fd;
+    if (fd >= 0 || !ds->is_confined)
+        return fd;
+    pen__show(&shown, name, strlen(name));
+    /* A node's clients ask again after PEN_EIO: in vain for what is not there any more. */
+    if (faccessat(state->start_fd, s->path, F_OK, 0) != 0 && (errno == ENOENT || errno == ENOTDIR))
+        return pen__fail(err, PEN_ENOTFOUND, -1, "shard '%s' is gone", shown.text);
+    return pen__fail(err, fd, -1, "cannot open shard '%s'", shown.text);
 }
 
 /* The shard's descriptor; *is_own: close it after the read. */
