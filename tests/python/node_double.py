@@ -47,6 +47,7 @@ def raw_parcel(data: bytes) -> bytes:
     return struct.pack("<4BI4iQ8B2i", 1, 0, 0, 0, len(data), *[0] * 4, len(data), *[0] * 10) + data
 
 
+FRAME_HEAD, PARCEL_HEAD = 36, 48
 FIELDS = ("image", "cls", "json", "txt")
 
 
@@ -60,6 +61,14 @@ def frame(index: int, sample: int, status: int, body: bytes, crc: int | None = N
     crc = crc32c(body) if crc is None else crc
     head = struct.pack("<4sIQiIII", b"PENF", index, sample, status, len(body), crc, 1000)
     return head + struct.pack("<I", crc32c(head)) + body
+
+
+def sample_of(sent: bytes) -> int:
+    return int(struct.unpack_from("<Q", sent, 8)[0])
+
+
+def body_of(sent: bytes) -> bytes:
+    return sent[FRAME_HEAD:]
 
 
 class Shelf:
@@ -276,29 +285,51 @@ def send_backwards_in_crumbs(handler: Handler, frames: list[bytes]) -> None:
 
 
 def send_another_sample(handler: Handler, frames: list[bytes]) -> None:
-    (sample,) = struct.unpack_from("<Q", frames[0], 8)
-    handler.send_chunks([frame(0, sample + 1, 0, frames[0][32:]), *frames[1:]])
+    wrong = frame(0, sample_of(frames[0]) + 1, 0, body_of(frames[0]))
+    handler.send_chunks([wrong, *frames[1:]])
 
 
 def send_unasked(handler: Handler, frames: list[bytes]) -> None:
-    handler.send_chunks([*frames, frame(len(frames), 0, 0, frames[0][32:])])
+    handler.send_chunks([*frames, frame(len(frames), 0, 0, body_of(frames[0]))])
+
+
+def resend(handler: Handler, frames: list[bytes], body: bytes) -> None:
+    """Another body for the first sample, in a frame that is right."""
+    handler.send_chunks([frame(0, sample_of(frames[0]), 0, body), *frames[1:]])
 
 
 def send_too_much(handler: Handler, frames: list[bytes]) -> None:
-    (sample,) = struct.unpack_from("<Q", frames[0], 8)
-    handler.send_chunks([frame(0, sample, 0, raw_parcel(frames[0][80:] + b"x")), *frames[1:]])
+    resend(handler, frames, raw_parcel(body_of(frames[0])[PARCEL_HEAD:] + b"x"))
 
 
 def send_too_little(handler: Handler, frames: list[bytes]) -> None:
-    (sample,) = struct.unpack_from("<Q", frames[0], 8)
-    handler.send_chunks([frame(0, sample, 0, raw_parcel(frames[0][81:])), *frames[1:]])
+    resend(handler, frames, raw_parcel(body_of(frames[0])[PARCEL_HEAD:-1]))
+
+
+def send_another_form(handler: Handler, frames: list[bytes], form: int) -> None:
+    parcel = bytearray(body_of(frames[0]))
+    parcel[1] = form
+    resend(handler, frames, bytes(parcel))
 
 
 def send_an_unknown_form(handler: Handler, frames: list[bytes]) -> None:
-    (sample,) = struct.unpack_from("<Q", frames[0], 8)
-    parcel = bytearray(frames[0][32:])
-    parcel[1] = 99
-    handler.send_chunks([frame(0, sample, 0, bytes(parcel)), *frames[1:]])
+    send_another_form(handler, frames, 99)
+
+
+def send_a_form_that_was_not_asked_for(handler: Handler, frames: list[bytes]) -> None:
+    """A head that could be: the file's bytes as coded ones, of an ordinary picture."""
+    data = body_of(frames[0])[PARCEL_HEAD:]
+    image = struct.pack("<8B2i", 1, 3, 8, 1, 0, 1, 1, 0, 8, 8)
+    head = struct.pack("<4BI4iQ", 1, 5, 0, 0, len(data), *[0] * 4, len(data))
+    resend(handler, frames, head + image + data)
+
+
+def send_pixels_of_another_cut(handler: Handler, frames: list[bytes]) -> None:
+    """A head that could be: pixels behind more operations than were asked for."""
+    n_bytes, cut = len(body_of(frames[0])) - PARCEL_HEAD, 64
+    image = struct.pack("<8B2i", 1, 3, 8, 1, 0, 1, 1, 0, 8, 8)
+    head = struct.pack("<4BI4iQ", 1, 2, cut, 3, 8 * 8 * 3, 0, 0, 8, 8, n_bytes)
+    resend(handler, frames, head + image + bytes(8 * 8 * 3))
 
 
 def send_garbage(handler: Handler, frames: list[bytes]) -> None:
@@ -306,7 +337,7 @@ def send_garbage(handler: Handler, frames: list[bytes]) -> None:
 
 
 def fail_a_read(handler: Handler, frames: list[bytes]) -> None:
-    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    sample = sample_of(frames[0])
     handler.send_chunks([frame(0, sample, -4, b"the disk is unwell"), *frames[1:]])
 
 
@@ -314,7 +345,7 @@ def decline(status: int) -> Callable[[Handler, list[bytes]], None]:
     """Say of all samples that they cannot be had."""
 
     def say_no(handler: Handler, frames: list[bytes]) -> None:
-        ids = [struct.unpack_from("<Q", sent, 8)[0] for sent in frames]
+        ids = map(sample_of, frames)
         handler.send_chunks(
             [frame(i, sample, status, b"there is none") for i, sample in enumerate(ids)]
         )
@@ -323,7 +354,7 @@ def decline(status: int) -> Callable[[Handler, list[bytes]], None]:
 
 
 def send_a_strange_status(handler: Handler, frames: list[bytes]) -> None:
-    (sample,) = struct.unpack_from("<Q", frames[0], 8)
+    sample = sample_of(frames[0])
     handler.send_chunks([frame(0, sample, 7, b"?"), *frames[1:]])
 
 
@@ -365,8 +396,8 @@ def redirect(handler: Handler, _: list[bytes]) -> None:
 MISDEEDS = [
     reset_at_once, reset_within, cut_a_frame, cut_a_head, leave_one_out, flip_a_body_bit,
     flip_a_head_bit, send_twice, send_backwards_in_crumbs, send_another_sample, send_unasked,
-    send_too_much, send_too_little, send_an_unknown_form, send_garbage, fail_a_read,
-    send_a_strange_status, stall, be_overloaded, be_limited, be_broken, redirect,
+    send_too_much, send_too_little, send_an_unknown_form, send_a_form_that_was_not_asked_for,
+    send_pixels_of_another_cut, send_garbage, fail_a_read, send_a_strange_status, stall, be_overloaded, be_limited, be_broken, redirect,
 ]  # fmt: skip
 
 

@@ -364,6 +364,26 @@ def test_the_stream_survives(misdeed, node, folder, stream, monkeypatch):
     assert node.n_posts >= 4
 
 
+@pytest.mark.parametrize(
+    ("misdeed", "words"),
+    [
+        (node_double.send_another_sample, "a frame of another sample"),
+        (node_double.send_too_much, "bytes there and .* in the manifest"),
+        (node_double.send_too_little, "bytes there and .* in the manifest"),
+        (node_double.send_an_unknown_form, "a parcel of version 1 and form 99"),
+        (node_double.send_a_form_that_was_not_asked_for, "form that was not asked for"),
+        (node_double.flip_a_body_bit, "checksum of a sample differs"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_what_is_wrong_with_a_sample_is_said(misdeed, words, node, plain_ops, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "0.5")
+    node.misbehave = misdeed
+    loader = penstock.Loader(node.url("pictures"), plain_ops, 1, num_workers=1, offload="none")
+    with pytest.raises(penstock.InputOutputError, match=words):
+        list(loader)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_stream_survives_faults_at_random(seed, node, folder, stream):
     chance = random.Random(seed)
