@@ -260,6 +260,29 @@ def test_shards_of_two_nodes_draw_as_one_dataset(tmp_path, folder, digests):
         assert stream(remote, line, digests) == stream(local, line, digests)
 
 
+def test_a_replica_of_each_shard_may_die_in_an_epoch(folder, digests):
+    """Two shards of two nodes each."""
+    line = LINES["crop"]
+    servers = [start(0, "--name", "x", folder) for _ in range(4)]
+    try:
+        a, b, c, d = (f"127.0.0.1:{port}" for _, port in servers)
+        wanted = stream(f"penstock://{a}+{c}/x", line, digests, epochs=2)
+        loader = penstock.Loader(
+            f"penstock://{a},{b}+{c},{d}/x", line, 4, shuffle=True, seed=5, num_workers=3
+        )
+        found = []
+        for _ in range(2):
+            for batch in loader:
+                found += digests([batch])
+                if len(found) == 3:
+                    end(servers[0][0])
+                    end(servers[3][0])
+        assert found == wanted
+    finally:
+        for server, _ in servers:
+            end(server)
+
+
 def test_the_stream_survives_a_server_that_is_killed_fifty_times_in_an_epoch(
     tmp_path, ops, digests
 ):
@@ -326,7 +349,7 @@ def test_a_paused_server_alone_is_an_error_within_the_timeout(folder, ops, monke
         begin = time.monotonic()
         with pytest.raises(penstock.InputOutputError, match=f"127.0.0.1:{port}"):
             list(loader)
-        assert time.monotonic() - begin < 30
+        assert time.monotonic() - begin < 12  # a machine may be busy
     finally:
         end(server)
 
