@@ -5,8 +5,8 @@
  * places than connections, so one is always idle, but for moments in which many have left requests
  * behind that threads are still at.
  *
- * Requests and CPU time are buckets that fill with time: what is in them may be used at once.
- * Whose sample is next is decided in node_share.c.
+ * Connections made, requests and CPU time are buckets that fill with time: what is in them may be
+ * used at once. Whose sample is next is decided in node_share.c.
  */
 #include <math.h>
 #include <string.h>
@@ -18,6 +18,8 @@ enum {
     SPARE_PLACES = 256,
     REQUESTS_AT_ONCE_S = 10, /* seconds' worth of requests and CPU time that may be saved up */
     CPU_AT_ONCE_S = 2,
+    VISITS_PER_S = 300, /* new connections, each with its handshake: with TLS a third of a core */
+    VISITS_AT_ONCE_S = 10,
     NONE = -1,
 };
 
@@ -98,15 +100,6 @@ static int find(const pen__clients *clients, const uint8_t address[16])
     return index;
 }
 
-bool pen__clients_may_connect(const pen__clients *clients, const struct sockaddr *address,
-                              const pen_node_opts *opts)
-{
-    uint8_t key[16];
-    simplify(address, key);
-    const int index = find(clients, key);
-    return index == NONE || clients->all[index].n_peers < opts->max_per_client;
-}
-
 static double reading_cpus(const pen_node_opts *opts)
 {
     return fmax(opts->cpus_per_client, least_reading_cpus);
@@ -125,6 +118,7 @@ pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *ad
         int *chain = chain_of(clients, key);
         clients->all[index] = (pen__client){.next = *chain,
                                             .filled_ns = now_ns,
+                                            .visits = VISITS_PER_S * VISITS_AT_ONCE_S,
                                             .tokens = opts->requests_per_s * REQUESTS_AT_ONCE_S,
                                             .cpu_s = opts->cpus_per_client * CPU_AT_ONCE_S,
                                             .read_s = reading_cpus(opts) * CPU_AT_ONCE_S};
@@ -132,6 +126,7 @@ pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *ad
         *chain = index;
     }
     clients->all[index].n_peers++;
+    clients->all[index].visits -= 1;
     return &clients->all[index];
 }
 
@@ -153,6 +148,20 @@ static void fill_buckets(pen__client *client, int64_t now_ns, const pen_node_opt
     client->tokens = fill(client->tokens, opts->requests_per_s, REQUESTS_AT_ONCE_S, elapsed_s);
     client->cpu_s = fill(client->cpu_s, opts->cpus_per_client, CPU_AT_ONCE_S, elapsed_s);
     client->read_s = fill(client->read_s, reading_cpus(opts), CPU_AT_ONCE_S, elapsed_s);
+    client->visits = fill(client->visits, VISITS_PER_S, VISITS_AT_ONCE_S, elapsed_s);
+}
+
+bool pen__clients_may_connect(pen__clients *clients, const struct sockaddr *address, int64_t now_ns,
+                              const pen_node_opts *opts)
+{
+    uint8_t key[16];
+    simplify(address, key);
+    const int index = find(clients, key);
+    if (index == NONE)
+        return true;
+    pen__client *client = &clients->all[index];
+    fill_buckets(client, now_ns, opts);
+    return client->n_peers < opts->max_per_client && client->visits >= 1;
 }
 
 bool pen__client_may_ask(pen__client *client, int64_t now_ns, const pen_node_opts *opts)

@@ -95,6 +95,7 @@ typedef struct pen__client {
     int n_heavy;        /* of those, the ones that have a place among max_requests */
     int next;           /* in its chain, -1: last */
     double tokens;      /* requests it may make now */
+    double visits;      /* connections it may make now */
     double cpu_s;       /* it may use now */
     double read_s;      /* the same for reading its orders, with a least rate of its own */
     int64_t filled_ns;  /* when these were right */
@@ -111,10 +112,12 @@ typedef struct pen__clients {
 
 int pen__clients_init(pen__clients *clients, int max_connections);
 void pen__clients_fini(pen__clients *clients);
-/* Has it fewer connections than a client may have? */
-bool pen__clients_may_connect(const pen__clients *clients, const struct sockaddr *address,
+/* Has it fewer connections than a client may have, and not made too many just now?  Those cost a
+ * handshake each, before it is known who asks. */
+bool pen__clients_may_connect(pen__clients *clients, const struct sockaddr *address, int64_t now_ns,
                               const pen_node_opts *opts);
-/* The account of an address, with one more connection.  NULL: there are too many. */
+/* The account of an address, with one more connection and one visit less.  NULL: there are too
+ * many. */
 pen__client *pen__clients_enter(pen__clients *clients, const struct sockaddr *address,
                                 int64_t now_ns, const pen_node_opts *opts);
 void pen__clients_leave(pen__client *client);

@@ -8,8 +8,9 @@ enum MHD_Result pen__peer_may_connect(void *ctx, const struct sockaddr *address,
 {
     (void)len;
     pen_node *node = ctx;
+    const int64_t now = pen__now_ns();
     pthread_mutex_lock(&node->lock);
-    const bool may = pen__clients_may_connect(&node->clients, address, &node->opts);
+    const bool may = pen__clients_may_connect(&node->clients, address, now, &node->opts);
     node->stats.refused_connections += !may;
     pthread_mutex_unlock(&node->lock);
     return may ? MHD_YES : MHD_NO;

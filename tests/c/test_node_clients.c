@@ -49,11 +49,34 @@ static void an_address_is_a_client_and_so_is_a_network(void **state)
     assert_ptr_not_equal(enter("2001:db8:0:1::1", 0), six);
 }
 
-static bool may_connect(const char *address)
+static bool may_connect_at(const char *address, int64_t now_ns)
 {
     pen__place place;
     assert_true(pen__place_parse(address, &place));
-    return pen__clients_may_connect(&clients, &place.any, &opts);
+    return pen__clients_may_connect(&clients, &place.any, now_ns, &opts);
+}
+
+static bool may_connect(const char *address)
+{
+    return may_connect_at(address, 0);
+}
+
+/* Who makes connections and closes them has none, and costs a handshake each. */
+static void new_connections_are_limited_and_come_back_with_time(void **state)
+{
+    (void)state;
+    const int64_t second = 1000000000;
+    opts.max_per_client = 1 << 20;
+    for (int i = 0; i < 3000; i++) {
+        assert_true(may_connect("10.0.0.1:1"));
+        pen__clients_leave(enter("10.0.0.1", 0));
+    }
+    assert_false(may_connect("10.0.0.1:1"));
+    assert_true(may_connect("10.0.0.2:1"));
+    assert_true(may_connect_at("10.0.0.1:1", second));
+    for (int i = 0; i < 300; i++)
+        pen__clients_leave(enter("10.0.0.1", second));
+    assert_false(may_connect_at("10.0.0.1:1", second));
 }
 
 /* A network is one client, however many addresses it has, and so is an IPv4 address. */
@@ -258,6 +281,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(an_address_is_a_client_and_so_is_a_network),
         CASE(connections_are_limited),
+        CASE(new_connections_are_limited_and_come_back_with_time),
         CASE(requests_are_limited_and_come_back_with_time),
         CASE(cpu_time_is_limited_and_comes_back_with_time),
         CASE(blocks_are_to_be_had_while_packing_uses_all),
