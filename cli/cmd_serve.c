@@ -327,7 +327,7 @@ static bool open_node(serving *s, pen_node **node)
     if (rc)
         cli_complain("%s", err.text);
     else if (pen_node_left_out(*node) > 0)
-        cli_complain("%lld links lead out of what is served, and were left out",
+        cli_complain("links that lead out of what is served, left out: %lld",
                      (long long)pen_node_left_out(*node));
     return rc == 0;
 }

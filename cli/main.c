@@ -59,6 +59,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) {
+            static char name[] = "penstock"; /* in what getopt complains of, as everywhere */
+            argv[1] = name;
             int code = commands[i].run(argc - 1, argv + 1);
             return fflush(stdout) == 0 ? code : EXIT_FAILED;
         }

@@ -98,14 +98,20 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ow
  * is in the header.  Numbers and "localhost" are fine. */
 static bool is_host_plain(const char *host)
 {
+    size_t n = 0; /* without the port */
     if (!host)
         return true;
     if (*host == '[') {
-        const size_t end = 1 + strspn(host + 1, "0123456789abcdefABCDEF:.%");
-        return host[end] == ']' && (host[end + 1] == '\0' || host[end + 1] == ':');
+        n = 1 + strspn(host + 1, "0123456789abcdefABCDEF:.%");
+        if (host[n++] != ']')
+            return false;
+    } else {
+        n = strcspn(host, ":");
+        if (strspn(host, "0123456789.") != n && (n != 9 || strncasecmp(host, "localhost", 9) != 0))
+            return false;
     }
-    const size_t n = strcspn(host, ":");
-    return strspn(host, "0123456789.") == n || (n == 9 && strncasecmp(host, "localhost", 9) == 0);
+    n += host[n] == ':' ? 1 + strspn(host + n + 1, "0123456789") : 0;
+    return host[n] == '\0';
 }
 
 static bool is_method_right(pen__route_kind kind, const char *method)

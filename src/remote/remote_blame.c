@@ -59,7 +59,8 @@ void pen__blame_all(pen__call *call, const pen__server *servers, int n, int64_t 
         pen__blame_add(reasons, sizeof reasons, n_servers, text);
     }
     if (call->n_tries > 0)
-        snprintf(tried, sizeof tried, ", %d failed tries", call->n_tries);
+        snprintf(tried, sizeof tried, ", %d failed tr%s", call->n_tries,
+                 call->n_tries == 1 ? "y" : "ies");
     if (n_silent == 0)
         call->result = pen__fail(&call->err, PEN_EIO, -1, "%s", reasons);
     else

@@ -11,6 +11,7 @@ enum {
     MAX_REST_MS = 300 * 1000,
     REST_FACTOR = 4, /* what a try cost, times this, is the next rest */
     MAX_DOUBLINGS = 16,
+    ONE_MORE_MS = 10 * 1000,
     LAG = 8,
     MOST_REPEATS = 100,
 };
@@ -70,6 +71,8 @@ void pen__server_failed(pen__server *server, const pen__fault *fault)
     snprintf(server->cause, sizeof server->cause, "%s", fault->cause);
     if (fault->again_ns >= 0) {
         put_aside(server, now + pause, now + pause);
+        server->n_places = server->n_busy > 0 ? server->n_busy : 1;
+        server->full_ns = now;
         return;
     }
     server->is_checked = false; /* it may come back with other data, or as another version */
@@ -158,8 +161,16 @@ void pen__server_did(pen__server *server, const char *pipeline)
 
 /* ---- choosing ---- */
 
+/* How many requests it has room for, as far as is known. */
+static int places(const pen__server *server, int64_t now_ns, int cap)
+{
+    const int64_t n = server->n_places + (now_ns - server->full_ns) / (ONE_MORE_MS * ms_ns);
+    return server->n_places == 0 || n > cap ? cap : (int)n;
+}
+
 int pen__server_room(const pen__server *server, int64_t now_ns, int cap)
 {
+    cap = places(server, now_ns, cap);
     if (now_ns < server->aside_until_ns)
         return 0;
     if (server->n_faults > 0 && !pen__server_may_repeat(server, now_ns))

@@ -6,6 +6,9 @@
  * it is trusted with samples: it may have been started over other data.  After that it gets one
  * sample at a time until one came.
  *
+ * One that asks for time has no place for so many requests at once: it gets no more of them than
+ * were under way beside the one that it refused, and one more each ten seconds.
+ *
  * Where others of the shard do their work, one that failed rests much longer than that: a random
  * part of four times what the failure cost, and of twice as much each time.  So a server that fails
  * at whatever it is asked, or brings bytes far too slowly, costs next to nothing, and is found out
@@ -47,6 +50,8 @@ typedef struct pen__server {
     bool is_checked;      /* it holds the right dataset */
     pen_pipeline *wanted; /* the pipeline it lacks; referenced, or NULL */
     int n_busy;           /* requests under way */
+    int n_places;         /* for so many it had room when it last asked for time; 0: never */
+    int64_t full_ns;      /* when that was */
     int n_faults;         /* in a row; with some it is not relied on */
     int64_t failed_ns;    /* when the last of them was counted */
     int64_t aside_until_ns;

@@ -68,7 +68,7 @@ static void a_server_that_failed_is_put_aside_and_has_to_be_checked(void **state
     assert_string_equal(server.cause, "");
     fail_by_chance(&server, 2000 * MS, 0, 5000 * MS, "busy", 0); /* its own wish */
     assert_int_equal(pen__server_room(&server, 6999 * MS, CAP), 0);
-    assert_int_equal(pen__server_room(&server, 7000 * MS, CAP), CAP);
+    assert_int_equal(pen__server_room(&server, 7000 * MS, CAP), 1);
 }
 
 /* Clients that were refused or failed at one moment come back at moments all over the time there
@@ -264,11 +264,31 @@ static void who_brings_far_less_than_others_lags(void **state)
     assert_false(pen__server_lags(servers, 3, &servers[0], slow)); /* nobody to go to */
 }
 
+/* Or each time that it has rested it would refuse as many again. */
+static void a_server_that_is_full_gets_fewer_requests_at_once(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true, .n_busy = 2};
+    assert_int_equal(pen__server_room(&server, 0, CAP), 2);
+    fail_at(&server, 0, 0, 100 * MS, "503"); /* a third one; two had room */
+    assert_int_equal(pen__server_room(&server, 300 * MS, CAP), 0);
+    server.n_busy = 0;
+    assert_int_equal(pen__server_room(&server, 100 * MS, CAP), 0); /* it rests */
+    assert_int_equal(pen__server_room(&server, 300 * MS, CAP), 2);
+    fail_at(&server, 300 * MS, 0, 100 * MS, "503");
+    assert_int_equal(pen__server_room(&server, 600 * MS, CAP), 1);
+    pen__server_did(&server, "");
+    assert_int_equal(pen__server_room(&server, 10000 * MS, CAP), 1);
+    assert_int_equal(pen__server_room(&server, 10300 * MS, CAP), 2);
+    assert_int_equal(pen__server_room(&server, 3600 * 1000 * MS, CAP), CAP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_grow_are_random_and_have_a_limit),
         cmocka_unit_test(a_server_that_failed_is_put_aside_and_has_to_be_checked),
+        cmocka_unit_test(a_server_that_is_full_gets_fewer_requests_at_once),
         cmocka_unit_test(who_was_sent_away_together_does_not_come_back_together),
         cmocka_unit_test(repeats_have_a_budget_that_time_and_successes_fill),
         cmocka_unit_test(repeats_stay_a_part_of_what_a_server_answers),

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import node_process
 import pytest
 from conftest import write_folder
 from interrupting import interrupt, pause
@@ -258,6 +259,18 @@ def test_shards_of_two_nodes_draw_as_one_dataset(tmp_path, folder, digests):
         local = penstock.Dataset.from_list(files, labels, classes=remote.classes, root=folder)
         assert remote.hash == local.hash
         assert stream(remote, line, digests) == stream(local, line, digests)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_a_node_that_takes_few_requests_at_once_is_not_asked_for_more(most, tmp_path, ops, digests):
+    """It would refuse most of them each time that it has rested."""
+    write_folder(tmp_path / "x", 104)
+    with node_process.serving("--max-requests", most, tmp_path / "x") as node:
+        url = node.url.replace("http", "penstock", 1) + "/x"
+        found = stream(url, ops, digests, offload="none")
+        told = re.search(r'responses_total{status="503"} (\d+)', node_process.metrics(node))
+    assert found == stream(tmp_path / "x", ops, digests)
+    assert int(told[1] if told else 0) < 6
 
 
 def test_a_replica_of_each_shard_may_die_in_an_epoch(folder, digests):

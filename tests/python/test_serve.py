@@ -425,7 +425,7 @@ def with_links(place: Path) -> Path:
 
 def test_links_out_of_the_root_are_not_even_told_of(tmp_path: Path) -> None:
     with serving(with_links(tmp_path)) as node:
-        assert "5 links lead out" in node.process.stderr.readline()  # two of them by two ways
+        assert "left out: 5" in node.process.stderr.readline()  # two of them by two ways
         about = json.load(node.get("/v1/data/root"))
         assert (about["count"], about["classes"], about["bytes"]) == (4, ["a", "b"], 16)
         page = node.get("/v1/data/root/manifest?page=0").read()
@@ -494,7 +494,11 @@ def test_beyond_this_machine_needs_a_token_or_tls(folder: Path) -> None:
         ("127.0.0.1:7470", 200),
         ("[::1]", 200),
         ("[::1]:7470", 200),
+        ("localhost:80", 200),
         ("evil.example", 403),
+        ("127.0.0.1:evil.example", 403),
+        ("localhost:80@evil.example", 403),
+        ("[::1]:evil.example", 403),
         ("[::1].evil.example", 403),
         ("[evil.example]", 403),
     ],
