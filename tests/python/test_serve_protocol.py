@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import encoded
+from node_process import Node, frames_of, order, serving
+from PIL import Image
 
 from penstock import transforms as T
 from penstock.sample import pipeline
@@ -171,3 +174,101 @@ def test_what_is_drawn_is_what_the_page_says(
     assert jitter["order"] == at.order(4)
     ranges = [[float(np.float32(end)) for end in ends] for ends in JITTER]
     assert jitter["factor"] == tuple(float(np.float32(at.range(*ends))) for ends in ranges)
+
+
+# ---- where pixels with cut 1 stand ----
+
+SUPPORT = {"bilinear": 1.0, "bicubic": 2.0, "lanczos": 3.0, "box": 0.5, "hamming": 1.0}
+SIZES = [(400, 200), (201, 333), (150, 150)]
+
+
+@pytest.fixture(scope="module")
+def noise(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Node, list[Image.Image]]]:
+    """Files of more bytes than their pixels have."""
+    root, chance = tmp_path_factory.mktemp("noise"), np.random.default_rng(1)
+    images = [
+        Image.fromarray(chance.integers(0, 256, (height, width, 3), np.uint8))
+        for width, height in SIZES
+    ]
+    for number, image in enumerate(images):
+        image.save(root / f"{number}.png")
+    with serving("--name", "noise", root) as node:
+        yield node, images
+
+
+def behind_decode(node: Node, line: list[T.Transform], count: int) -> list[tuple[int, ...]]:
+    """(width, height, pixels) of each sample as it is behind one operation."""
+    wanted = pipeline(line)
+    node.ask("PUT", f"/v1/pipelines/{wanted.hash}", wanted.description.encode())
+    items = [[number, 0, 0, 1, 1 << 2] for number in range(count)]
+    frames = frames_of(node.ask("POST", "/v1/data/noise/samples", order(items, wanted.hash))[2])
+    found = []
+    for number in range(count):
+        parcel = frames[number][2]
+        form, cut, channels, _, x, y, width, height = struct.unpack_from("<x3BI4i", parcel)
+        assert (form, cut, channels, x, y) == (2, 1, 3, 0, 0)
+        found.append((width, height, parcel[48:]))
+    return found
+
+
+def columns(size: int, out: int, first: int, count: int, support: float) -> tuple[int, int]:
+    """From the first to behind the last; of rows likewise."""
+    if size == out:
+        return first, first + count
+    reach = support * max(size / out, 1)
+    begin, end = ((column + 0.5) * size / out for column in (first, first + count - 1))
+    return max(0, int(begin - reach + 0.5)), min(size, int(end + reach + 0.5))
+
+
+def middle(size: int, crop: int) -> int:
+    return round((size - crop) / 2)
+
+
+@pytest.mark.parametrize("filter_name", SUPPORT)
+@pytest.mark.parametrize("out", [(30, 40), (200, 50), (600, 500)])
+@pytest.mark.parametrize("crop", [(24, 30), None])
+def test_pixels_behind_decode_are_the_window_of_a_resize(
+    out: tuple[int, int], crop: tuple[int, int] | None, filter_name: str, noise: Any
+) -> None:
+    node, images = noise
+    (h, w), (ch, cw) = out, crop or out
+    line = [T.Resize(out, interpolation=filter_name), *([T.CenterCrop(crop)] if crop else [])]
+    sent = behind_decode(node, line, len(images))
+    for image, (width, height, pixels) in zip(images, sent, strict=True):
+        left, right = columns(image.width, w, middle(w, cw), cw, SUPPORT[filter_name])
+        top, bottom = columns(image.height, h, middle(h, ch), ch, SUPPORT[filter_name])
+        assert (width, height) == (right - left, bottom - top)
+        assert pixels == image.crop((left, top, right, bottom)).tobytes()
+
+
+def test_pixels_behind_decode_are_the_box_of_a_crop(noise: Any) -> None:
+    node, images = noise
+    crops = {
+        T.RandomResizedCrop(30): lambda image, draws: draws.box(*image.size),
+        T.RandomCrop((90, 80)): lambda image, draws: (
+            (
+                draws.below(image.height - 90 + 1),
+                draws.below(image.width - 80 + 1),
+            )[::-1]
+            + (80, 90)
+        ),
+        T.CenterCrop((90, 80)): lambda image, _: (
+            middle(image.width, 80),
+            middle(image.height, 90),
+            80,
+            90,
+        ),
+    }
+    for op, drawn in crops.items():
+        sent = behind_decode(node, [op, T.CenterCrop(8)], len(images))
+        for number, (width, height, pixels) in enumerate(sent):
+            x, y, w, h = drawn(images[number], Draws(3, 0, number, 0, 1))
+            assert (width, height) == (w, h)
+            assert pixels == images[number].crop((x, y, x + w, y + h)).tobytes()
+
+
+def test_pixels_behind_decode_alone_are_the_whole_image(noise: Any) -> None:
+    node, images = noise
+    for line in ([T.RandomHorizontalFlip(), T.CenterCrop(8)], [T.Pad(2), T.CenterCrop(8)]):
+        for image, sent in zip(images, behind_decode(node, line, len(images)), strict=True):
+            assert sent == (*image.size, image.tobytes())
