@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/little_endian.h"
 
 static void write_head(uint8_t *dst, pen__form form, pen_field field, size_t len)
 {
@@ -11,8 +12,7 @@ static void write_head(uint8_t *dst, pen__form form, pen_field field, size_t len
     dst[1] = (uint8_t)form;
     dst[2] = (uint8_t)field;
     dst[3] = 0;
-    for (int i = 0; i < 4; i++)
-        dst[4 + i] = (uint8_t)(len >> 8 * i);
+    pen__le_put(dst + 4, len, 4);
 }
 
 static bool is_cancelled(const atomic_bool *cancel)
@@ -47,8 +47,7 @@ int pen__field_check(const uint8_t head[PEN__FIELD_HEAD], size_t len, pen_field 
                      uint32_t forms, size_t raw_len, pen_error *err)
 {
     const size_t n = len - PEN__FIELD_HEAD;
-    const uint64_t says = (uint64_t)head[4] | (uint64_t)head[5] << 8 | (uint64_t)head[6] << 16 |
-                          (uint64_t)head[7] << 24;
+    const uint32_t says = pen__le32(head + 4);
     const bool is_raw = pen__field_is_raw(head); /* what a server can always send */
     if (len < PEN__FIELD_HEAD || head[0] != PEN__FIELD_VERSION || head[3] != 0)
         return pen__fail(err, PEN_ECORRUPT, 0, "a field that does not begin like one");
@@ -56,8 +55,7 @@ int pen__field_check(const uint8_t head[PEN__FIELD_HEAD], size_t len, pen_field 
         return pen__fail(err, PEN_ECORRUPT, 2, "another field than the one asked for");
     if (says != raw_len)
         return pen__fail(err, PEN_ECORRUPT, 4,
-                         "the field has %llu bytes there and %zu in the manifest",
-                         (unsigned long long)says, raw_len);
+                         "the field has %u bytes there and %zu in the manifest", says, raw_len);
     if (head[1] >= PEN__FORM_COUNT || !(is_raw || (forms & PEN__FIELD_FORMS) >> head[1] & 1))
         return pen__fail(err, PEN_ECORRUPT, 1, "the field came in a form that was not asked for");
     if (is_raw ? n != raw_len : n == 0 || n >= raw_len)

@@ -12,36 +12,11 @@
  */
 #include "engine/parcel.h"
 
-#include <string.h>
-
 #include "base/fail.h"
+#include "base/little_endian.h"
 #include "engine/pipeline.h"
 
 enum { IS_PROGRESSIVE = 1, IS_GREY = 2, IS_ANIMATED = 4, ALL_FLAGS = 7 };
-
-/* ---- numbers ------------------------------------------------------------------------ */
-
-static void put(uint8_t *at, uint64_t value, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i++)
-        at[i] = (uint8_t)(value >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *at, int n_bytes)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < n_bytes; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
-
-static int32_t get_i32(const uint8_t *at)
-{
-    const uint32_t bits = (uint32_t)get(at, 4);
-    int32_t value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
 
 bool pen__form_codec(pen__form form, pen__bytes_codec *codec)
 {
@@ -71,10 +46,10 @@ void pen__parcel_write_head(const pen__parcel *p, uint8_t head[PEN__PARCEL_HEAD]
     head[1] = (uint8_t)p->form;
     head[2] = (uint8_t)p->cut;
     head[3] = (uint8_t)p->channels;
-    put(head + 4, p->len, 4);
+    pen__le_put(head + 4, p->len, 4);
     for (int i = 0; i < 4; i++)
-        put(head + 8 + 4 * i, (uint32_t)kept[i], 4);
-    put(head + 24, p->raw_len, 8);
+        pen__le_put(head + 8 + 4 * i, (uint32_t)kept[i], 4);
+    pen__le_put(head + 24, p->raw_len, 8);
     head[32] = (uint8_t)info->format;
     head[33] = info->channels;
     head[34] = info->bits;
@@ -84,8 +59,8 @@ void pen__parcel_write_head(const pen__parcel *p, uint8_t head[PEN__PARCEL_HEAD]
     head[37] = info->sampling_h;
     head[38] = info->sampling_v;
     head[39] = 0;
-    put(head + 40, (uint32_t)info->width, 4);
-    put(head + 44, (uint32_t)info->height, 4);
+    pen__le_put(head + 40, (uint32_t)info->width, 4);
+    pen__le_put(head + 44, (uint32_t)info->height, 4);
 }
 
 /* ---- reading ------------------------------------------------------------------------ */
@@ -124,8 +99,8 @@ static void read_info(pen_image_info *info, const uint8_t *head)
                              .is_animated = head[36] & IS_ANIMATED,
                              .sampling_h = head[37],
                              .sampling_v = head[38],
-                             .width = get_i32(head + 40),
-                             .height = get_i32(head + 44)};
+                             .width = pen__le_i32(head + 40),
+                             .height = pen__le_i32(head + 44)};
 }
 
 static bool lies_inside(pen__rect r, const pen_image_info *info)
@@ -177,7 +152,7 @@ static const char *fault_of(const pen__parcel *p, const uint8_t *head)
 
 size_t pen__parcel_length(const uint8_t head[PEN__PARCEL_HEAD])
 {
-    return PEN__PARCEL_HEAD + (size_t)get(head + 4, 4);
+    return PEN__PARCEL_HEAD + (size_t)pen__le32(head + 4);
 }
 
 int pen__parcel_read(pen__parcel *p, const uint8_t *src, size_t len, pen_error *err)
@@ -188,14 +163,14 @@ int pen__parcel_read(pen__parcel *p, const uint8_t *src, size_t len, pen_error *
     if (src[0] != PEN__PARCEL_VERSION || src[1] >= PEN__FORM_COUNT)
         return pen__fail(err, PEN_ECORRUPT, 0, "a parcel of version %d and form %d", src[0],
                          src[1]);
-    *p = (pen__parcel){
-        .form = (pen__form)src[1],
-        .cut = src[2],
-        .channels = src[3],
-        .kept = {get_i32(src + 8), get_i32(src + 12), get_i32(src + 16), get_i32(src + 20)},
-        .raw_len = get(src + 24, 8),
-        .data = src + PEN__PARCEL_HEAD,
-        .len = len - PEN__PARCEL_HEAD};
+    *p = (pen__parcel){.form = (pen__form)src[1],
+                       .cut = src[2],
+                       .channels = src[3],
+                       .kept = {pen__le_i32(src + 8), pen__le_i32(src + 12), pen__le_i32(src + 16),
+                                pen__le_i32(src + 20)},
+                       .raw_len = pen__le64(src + 24),
+                       .data = src + PEN__PARCEL_HEAD,
+                       .len = len - PEN__PARCEL_HEAD};
     read_info(&p->info, src);
     const char *fault = fault_of(p, src);
     return fault ? pen__fail(err, PEN_ECORRUPT, 0, "a parcel with %s", fault) : 0;

@@ -39,10 +39,10 @@
 #include <penstock/node.h>
 #include <penstock/pipeline.h>
 
+#include "base/little_endian.h"
 #include "base/place.h"
 #include "base/text.h"
 #include "engine/pack.h"
-#include "remote/little_endian.h"
 #include "remote/node_request.h"
 #include "remote/node_sending.h"
 #include "remote/node_share.h"

@@ -174,7 +174,7 @@ static uint8_t *write_fields(const pen_dataset *ds, int64_t id, uint8_t *at)
         if (len < 0)
             continue;
         *mask |= (uint8_t)(1U << i);
-        pen__put_le(at, (uint64_t)len, 4);
+        pen__le_put(at, (uint64_t)len, 4);
         at += 4;
     }
     return at;
@@ -186,9 +186,9 @@ static uint8_t *write_record(const pen_node *node, pen__served *served, int64_t 
     char key[PEN_KEY_MAX];
     const int64_t key_len = pen_dataset_key(served->ds, id, key, sizeof key);
     const size_t n = (size_t)(key_len > 0 ? key_len : 0);
-    pen__put_le(at, (uint64_t)pen_dataset_length(served->ds, id), 8);
-    pen__put_le(at + 8, (uint64_t)pen_dataset_label(served->ds, id), 8);
-    pen__put_le(at + 16, n, 2);
+    pen__le_put(at, (uint64_t)pen_dataset_length(served->ds, id), 8);
+    pen__le_put(at + 8, (uint64_t)pen_dataset_label(served->ds, id), 8);
+    pen__le_put(at + 16, n, 2);
     at += RECORD_HEAD;
     if (page->headers) {
         get_header(node, served, id, page->headers, file, at);
@@ -222,10 +222,10 @@ int64_t pen__manifest_write(const pen_node *node, pen__served *served, const pen
     if (pen__room_reserve(out, page_bound(served->ds, first, n, page)) != 0)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     memcpy(out->data, "PENM", 4);
-    pen__put_le(out->data + 4, 1, 4);
-    pen__put_le(out->data + 8, (uint64_t)first, 8);
-    pen__put_le(out->data + 16, (uint64_t)n, 4);
-    pen__put_le(out->data + 20,
+    pen__le_put(out->data + 4, 1, 4);
+    pen__le_put(out->data + 8, (uint64_t)first, 8);
+    pen__le_put(out->data + 16, (uint64_t)n, 4);
+    pen__le_put(out->data + 20,
                 (page->headers ? HAS_HEADERS : 0) | (page->has_fields ? HAS_FIELDS : 0), 4);
     uint8_t *at = out->data + PAGE_HEAD;
     for (int64_t id = first; id < first + n; id++) {
@@ -234,6 +234,6 @@ int64_t pen__manifest_write(const pen_node *node, pen__served *served, const pen
         at = write_record(node, served, id, &now, file, at);
     }
     const size_t len = (size_t)(at - out->data);
-    pen__put_le(at, pen__crc32c(0, out->data, len), 4);
+    pen__le_put(at, pen__crc32c(0, out->data, len), 4);
     return page->as_zstd ? compress(out, len + PAGE_TAIL, err) : (int64_t)(len + PAGE_TAIL);
 }

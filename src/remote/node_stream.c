@@ -207,11 +207,11 @@ void pen__frame_write_head(uint8_t head[PEN__FRAME_HEAD], uint32_t index, int64_
 {
     const int64_t cpu_us = cpu_ns / 1000;
     memcpy(head, "PENF", 4);
-    pen__put_le(head + 4, index, 4);
-    pen__put_le(head + 8, (uint64_t)id, 8);
-    pen__put_le(head + 16, (uint32_t)status, 4);
-    pen__put_le(head + 20, len, 4);
-    pen__put_le(head + 24, pen__crc32c(0, body, len), 4);
-    pen__put_le(head + 28, cpu_us < UINT32_MAX ? (uint64_t)cpu_us : UINT32_MAX, 4);
-    pen__put_le(head + 32, pen__crc32c(0, head, 32), 4);
+    pen__le_put(head + 4, index, 4);
+    pen__le_put(head + 8, (uint64_t)id, 8);
+    pen__le_put(head + 16, (uint32_t)status, 4);
+    pen__le_put(head + 20, len, 4);
+    pen__le_put(head + 24, pen__crc32c(0, body, len), 4);
+    pen__le_put(head + 28, cpu_us < UINT32_MAX ? (uint64_t)cpu_us : UINT32_MAX, 4);
+    pen__le_put(head + 32, pen__crc32c(0, head, 32), 4);
 }

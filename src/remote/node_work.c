@@ -161,7 +161,7 @@ static bool take_task(pen_node *node, task *out)
         node->n_waiting_items--;
     if (x->order) {
         out->item = x->next_item++;
-        out->may_pack = pen__client_may_pack(x->peer->client, now, &node->opts);
+        out->may_pack = pen__client_may_pack(x->client, now, &node->opts);
         node->stats.limited_items += !out->may_pack && is_work(x, &x->order->items[out->item]);
     }
     x->runnable_ns = now;

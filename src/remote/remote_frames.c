@@ -5,7 +5,7 @@
 
 #include "base/crc32c.h"
 #include "base/fail.h"
-#include "remote/little_endian.h"
+#include "base/little_endian.h"
 
 enum { GUARDED = PEN__FRAME_HEAD - 4 };
 

@@ -5,8 +5,8 @@
 
 #include "base/crc32c.h"
 #include "base/fail.h"
+#include "base/little_endian.h"
 #include "engine/headers.h"
-#include "remote/little_endian.h"
 
 enum {
     HEAD = 24,

@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "base/fail.h"
+#include "base/little_endian.h"
 #include "base/mem.h"
 #include "source/names.h"
 
@@ -111,12 +112,6 @@ int pen__index_unique_keys(pen__index *index, pen_error *err)
     return n_repeated < 0 ? (int)n_repeated : 0;
 }
 
-static void put_le(uint8_t *dst, uint64_t value, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i++)
-        dst[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* Every part has its length in front or is of fixed size, so no two lists of
  * samples give the same bytes. */
 int pen__index_digest(const pen__index *index, char out[PEN__DIGEST_TEXT], pen_error *err)
@@ -129,15 +124,15 @@ int pen__index_digest(const pen__index *index, char out[PEN__DIGEST_TEXT], pen_e
     char key[PEN_KEY_MAX];
     XXH3_128bits_reset(state);
     XXH3_128bits_update(state, domain, sizeof domain);
-    put_le(record, index->n, 8);
+    pen__le_put(record, index->n, 8);
     XXH3_128bits_update(state, record, 8);
     for (size_t i = 0; i < index->n; i++) {
         const pen__entry *entry = &index->entries[index->by_key[i]];
         size_t len = pen__index_path(index, entry, pen__index_key_part(index, entry), key);
-        put_le(record, len, 4);
-        put_le(record + 4, entry->length, 8);
-        put_le(record + 12, (uint32_t)entry->label, 4);
-        put_le(record + 16, index->by_key[i], 8); /* ids follow names, which keys leave out */
+        pen__le_put(record, len, 4);
+        pen__le_put(record + 4, entry->length, 8);
+        pen__le_put(record + 12, (uint32_t)entry->label, 4);
+        pen__le_put(record + 16, index->by_key[i], 8); /* ids follow names, which keys leave out */
         XXH3_128bits_update(state, record, sizeof record);
         XXH3_128bits_update(state, key, len);
     }

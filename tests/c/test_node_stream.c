@@ -162,9 +162,9 @@ static void a_frames_head_says_what_follows(void **state)
     pen__frame_write_head(head, 3, 263, PEN_EIO, 5999, (const uint8_t *)"what a pity", 11);
     assert_memory_equal(head, want, sizeof want);
     uint8_t sums[12];
-    pen__put_le(sums, pen__crc32c(0, "what a pity", 11), 4);
-    pen__put_le(sums + 4, 5, 4); /* microseconds */
-    pen__put_le(sums + 8, pen__crc32c(0, head, 32), 4);
+    pen__le_put(sums, pen__crc32c(0, "what a pity", 11), 4);
+    pen__le_put(sums + 4, 5, 4); /* microseconds */
+    pen__le_put(sums + 8, pen__crc32c(0, head, 32), 4);
     assert_memory_equal(head + 24, sums, sizeof sums);
     pen__frame_write_head(head, 0, 0, 0, INT64_MAX, NULL, 0);
     assert_memory_equal(head + 28, "\xFF\xFF\xFF\xFF", 4);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/little_endian.h"
 #include "engine/field_parcel.h"
-#include "remote/little_endian.h"
 #include "remote/remote_request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/crc32c.h"
-#include "remote/little_endian.h"
+#include "base/little_endian.h"
 #include "remote/remote_part.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);

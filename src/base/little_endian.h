@@ -1,8 +1,10 @@
-/* little_endian.h - numbers as they cross the network: lowest byte first, anywhere in memory. */
-#ifndef PEN_REMOTE_LITTLE_ENDIAN_H
-#define PEN_REMOTE_LITTLE_ENDIAN_H
+/* little_endian.h - numbers as they are stored and cross the network: lowest byte first, at any
+ * address. */
+#ifndef PEN_BASE_LITTLE_ENDIAN_H
+#define PEN_BASE_LITTLE_ENDIAN_H
 
 #include <stdint.h>
+#include <string.h>
 
 static inline uint64_t pen__le_get(const uint8_t *src, int n_bytes)
 {
@@ -12,7 +14,7 @@ static inline uint64_t pen__le_get(const uint8_t *src, int n_bytes)
     return value;
 }
 
-static inline void pen__put_le(uint8_t *dst, uint64_t value, int n_bytes)
+static inline void pen__le_put(uint8_t *dst, uint64_t value, int n_bytes)
 {
     for (int i = 0; i < n_bytes; i++)
         dst[i] = (uint8_t)(value >> (8 * i));
@@ -26,6 +28,14 @@ static inline uint16_t pen__le16(const uint8_t *src)
 static inline uint32_t pen__le32(const uint8_t *src)
 {
     return (uint32_t)pen__le_get(src, 4);
+}
+
+static inline int32_t pen__le_i32(const uint8_t *src)
+{
+    const uint32_t bits = pen__le32(src);
+    int32_t value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
 }
 
 static inline uint64_t pen__le64(const uint8_t *src)
