@@ -156,8 +156,7 @@ static void judge(pen__exchange *x, const char *method)
     const pen__route_kind kind = x->route.kind;
     /* Who looks whether we are alive stands on the machine of a client, or behind one address with
      * them: what those do must not look like our death. */
-    if (kind != PEN__ROUTE_HEALTH &&
-        !pen__client_may_ask(x->client, pen__now_ns(), &node->opts))
+    if (kind != PEN__ROUTE_HEALTH && !pen__client_may_ask(x->client, pen__now_ns(), &node->opts))
         refuse(x, MHD_HTTP_TOO_MANY_REQUESTS, "too many requests a second from this address");
     if (node->token && kind != PEN__ROUTE_HEALTH &&
         !pen__token_is_right(header_of(x->connection, MHD_HTTP_HEADER_AUTHORIZATION),

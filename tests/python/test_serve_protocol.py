@@ -241,28 +241,23 @@ def test_pixels_behind_decode_are_the_window_of_a_resize(
         assert pixels == image.crop((left, top, right, bottom)).tobytes()
 
 
+def box_of(op: T.Transform, image: Image.Image, draws: Draws) -> tuple[int, ...]:
+    """x, y, width, height."""
+    width, height = image.size
+    if isinstance(op, T.RandomResizedCrop):
+        return draws.box(width, height)
+    if isinstance(op, T.CenterCrop):
+        return middle(width, 80), middle(height, 90), 80, 90
+    y = draws.below(height - 90 + 1)
+    return draws.below(width - 80 + 1), y, 80, 90
+
+
 def test_pixels_behind_decode_are_the_box_of_a_crop(noise: Any) -> None:
     node, images = noise
-    crops = {
-        T.RandomResizedCrop(30): lambda image, draws: draws.box(*image.size),
-        T.RandomCrop((90, 80)): lambda image, draws: (
-            (
-                draws.below(image.height - 90 + 1),
-                draws.below(image.width - 80 + 1),
-            )[::-1]
-            + (80, 90)
-        ),
-        T.CenterCrop((90, 80)): lambda image, _: (
-            middle(image.width, 80),
-            middle(image.height, 90),
-            80,
-            90,
-        ),
-    }
-    for op, drawn in crops.items():
+    for op in (T.RandomResizedCrop(30), T.RandomCrop((90, 80)), T.CenterCrop((90, 80))):
         sent = behind_decode(node, [op, T.CenterCrop(8)], len(images))
         for number, (width, height, pixels) in enumerate(sent):
-            x, y, w, h = drawn(images[number], Draws(3, 0, number, 0, 1))
+            x, y, w, h = box_of(op, images[number], Draws(3, 0, number, 0, 1))
             assert (width, height) == (w, h)
             assert pixels == images[number].crop((x, y, x + w, y + h)).tobytes()
 
