@@ -31,7 +31,7 @@ BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long 
 HEADLINE_LINK = 60.0
 _IDLE_LINK, _IDLE_RATE, _IDLE_S = 500.0, 75.0, 20.0
 _TENTH_S = 45.0
-_CLIENT_CORES = 0.25  # the link brings twice the samples that this takes, and more
+_CLIENT_CORES = 0.125  # the link brings twice the samples that this takes, and more
 
 
 @dataclass(frozen=True)
