@@ -53,7 +53,6 @@ enum {
 static const double waits = 0.03;        /* of the time: worth doing something about */
 static const double rests = 0.015;       /* the loop is the slower side */
 static const double enough = 0.8;        /* of what was expected */
-static const double full = 0.92;         /* of the cores: there is no time left */
 static const double hardly_reads = 2e-4; /* s: what differs below is no news */
 static const double jump = 1.5;          /* times as much, or as little */
 static const double forget = 1.005;      /* a period, of what the source gives */
@@ -177,7 +176,7 @@ static void note_source(memory *m, const pen_policy_state *s, double workers)
 {
     const double rate = pen__measure_rate(&m->trial.now);
     const bool has_time = rate * pen__compute_s(s) < enough * fmin(workers, s->cores) &&
-                          pen__measure_cores(&m->trial.now) < full * s->cores;
+                          !pen__measure_is_full(&m->trial.now, s->cores);
     if (m->subject != MORE_THREADS || m->expected_rate == 0)
         return;
     m->source_rate = rate < enough * m->expected_rate && has_time

@@ -110,7 +110,8 @@ static bool ask_for_threads(memory *m, const pen_policy_state *s, const pen_knob
     bool is_any = p.workers > knobs->value[PEN_KNOB_WORKERS] * hardly &&
                   pen__model_turn(table, knobs, PEN_KNOB_WORKERS, p.workers, true);
     m->expected_rate = 0;
-    if (io > io_now * worth_it) {
+    /* Readers fill the time in which workers wait for bytes, and none is left where cores are. */
+    if (io > io_now * worth_it && !pen__measure_is_full(&m->base, s->cores)) {
         m->expected_rate = rate_with(s, io);
         is_any |= pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * io, true);
         if (pen__is_free(table, PEN_KNOB_IO))

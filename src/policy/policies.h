@@ -47,7 +47,7 @@ static inline double pen__compute_s(const pen_policy_state *s)
 /* What is known of the time since a measurement began. */
 typedef struct pen__measure {
     double periods, seconds, made, batches, waited_s;
-    double cpu_s; /* of this process, as far as it is told */
+    double cpu_s, cut_s; /* of this process, as far as it is told; its quota cut it short */
 } pen__measure;
 
 void pen__measure_add(pen__measure *m, const pen_policy_state *state);
@@ -56,7 +56,8 @@ void pen__measure_halve(pen__measure *m); /* what it says stays, and counts half
 bool pen__measure_is_enough(const pen__measure *m);
 double pen__measure_rate(const pen__measure *m);  /* samples a second, finished by workers */
 double pen__measure_waits(const pen__measure *m); /* share of the time */
-double pen__measure_cores(const pen__measure *m); /* that this process used */
+/* Does this process use up its cores?  Then more threads have nothing to run on. */
+bool pen__measure_is_full(const pen__measure *m, double cores);
 
 typedef enum pen__trial_end {
     PEN__TRIAL_GOES_ON,

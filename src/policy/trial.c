@@ -20,6 +20,8 @@ enum {
 
 static const double loss = 0.98;      /* of the rate: that may be lost where it says anything */
 static const double clear = 0.8;      /* of the rate: no chance */
+static const double full = 0.92;      /* of the cores: there is no time left */
+static const double mostly = 0.5;     /* of the time: of scheduling periods, cut short */
 static const double less_wait = 0.02; /* of the time: a gain, or a loss */
 static const double much_wait =
     0.2; /* of the time: then less of it comes from a higher rate alone */
@@ -32,6 +34,7 @@ void pen__measure_add(pen__measure *m, const pen_policy_state *state)
     m->batches += pen__or(state->batches, 0);
     m->waited_s += pen__or(state->wait_share, 0) * state->period_s;
     m->cpu_s += pen__or(state->process_cores, 0) * state->period_s;
+    m->cut_s += pen__or(state->throttled_share, 0) * state->period_s;
 }
 
 void pen__measure_halve(pen__measure *m)
@@ -43,6 +46,7 @@ void pen__measure_halve(pen__measure *m)
         .batches = m->batches / 2,
         .waited_s = m->waited_s / 2,
         .cpu_s = m->cpu_s / 2,
+        .cut_s = m->cut_s / 2,
     };
 }
 
@@ -61,9 +65,9 @@ double pen__measure_waits(const pen__measure *m)
     return m->seconds > 0 ? m->waited_s / m->seconds : 0;
 }
 
-double pen__measure_cores(const pen__measure *m)
+bool pen__measure_is_full(const pen__measure *m, double cores)
 {
-    return m->seconds > 0 ? m->cpu_s / m->seconds : 0;
+    return m->cpu_s > full * cores * m->seconds || m->cut_s > mostly * m->seconds;
 }
 
 void pen__trial_begin(pen__trial *trial, const pen_knobs *before, const pen__measure *old,

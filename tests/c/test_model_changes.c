@@ -110,7 +110,8 @@ static void giving_back_is_judged_by_the_rate_where_the_loop_waits_much(void **s
 {
     (void)state;
     pen_knobs knobs = {.value = {2, 3, 16, 8}};
-    const pen__measure old = {10, 1, 100, 3, 0.87, 0};
+    const pen__measure old = {
+        .periods = 10, .seconds = 1, .made = 100, .batches = 3, .waited_s = 0.87};
     pen_policy_state s = {.period_s = 0.1, .made = 10, .batches = 1, .wait_share = 0.92};
     pen__trial trial;
     pen__trial_begin(&trial, &knobs, &old, PEN__GIVES_BACK, 0);

@@ -161,31 +161,60 @@ static void model_outnumbers_nobody_to_read(void **state)
     }
 }
 
-/* A quarter of a core, and a worker that reads for itself nearly uses it up: what readers take of
- * it is lost.  That they bring nothing does not mean that the source is at its limit. */
-static void model_takes_no_readers_where_the_quota_is_the_limit(void **state)
+/* A quarter of a core, of which receiving takes a part that is no stage of a worker. */
+static world with_a_quota(double read_s)
+{
+    world w = usual();
+    w.cores = 0.25;
+    w.compute_s = 2.7e-4;
+    w.get_s = 1.7e-4;
+    w.hand_s = 6e-5;
+    w.read_s = read_s;
+    w.step_s = 1e-4;
+    w.noise = 0.02;
+    return w;
+}
+
+static double readers_with_a_quota(world *w, int n_periods, double *n_with)
+{
+    driver d;
+    start(&d, "model", w);
+    d.table[PEN_KNOB_WORKERS].max = 2;
+    d.knobs.value[PEN_KNOB_WORKERS] = 1;
+    *n_with = 0;
+    for (int period = 0; period < n_periods; period++) {
+        run(&d, w, 1);
+        *n_with += readers(&d.knobs) > 0;
+    }
+    return readers(&d.knobs);
+}
+
+/* A worker that reads for itself nearly uses it up: what readers take of it would be lost. */
+static void model_tries_no_readers_where_the_quota_is_the_limit(void **state)
 {
     (void)state;
     for (int is_remote = 0; is_remote <= 1; is_remote++) {
-        world w = usual();
-        w.cores = 0.25;
-        w.compute_s = 2.7e-4;
-        w.get_s = 1.7e-4;
-        w.hand_s = 6e-5;
-        w.read_s = 1.5e-3;
-        w.step_s = 1e-4;
-        w.noise = 0.02;
+        world w = with_a_quota(1.5e-3);
         w.is_remote = is_remote;
-        driver d;
-        start(&d, "model", &w);
-        d.table[PEN_KNOB_WORKERS].max = 2;
-        d.knobs.value[PEN_KNOB_WORKERS] = 1;
-        double n_with = 0;
-        for (int period = 0; period < 300; period++) {
-            run(&d, &w, 1);
-            n_with += readers(&d.knobs) > 0;
-        }
-        assert_true(n_with < 30 && readers(&d.knobs) == 0 && workers(&d) == 1);
+        double n_with;
+        assert_true(readers_with_a_quota(&w, 300, &n_with) == 0 && n_with == 0);
+        w.read_s = 4e-3; /* of a far source: half of the quota would be idle */
+        assert_true(readers_with_a_quota(&w, 300, &n_with) >= 2 && n_with > 250);
+    }
+}
+
+/* That readers bring nothing where the quota is used up with them does not mean that the source is
+ * at its limit, and none of them stays. */
+static void model_does_not_take_a_quota_for_the_source(void **state)
+{
+    (void)state;
+    for (int is_remote = 0; is_remote <= 1; is_remote++) {
+        world w = with_a_quota(1.8e-3);
+        w.hand_s = 1e-4;
+        w.is_remote = is_remote;
+        double n_with;
+        assert_true(readers_with_a_quota(&w, 300, &n_with) == 0);
+        assert_true(n_with > 0 && n_with < 60);
     }
 }
 
@@ -269,7 +298,8 @@ int main(void)
         cmocka_unit_test(model_tries_more_readers_than_there_are_workers),
         cmocka_unit_test(model_has_readers_where_workers_cannot_be_more),
         cmocka_unit_test(model_outnumbers_nobody_to_read),
-        cmocka_unit_test(model_takes_no_readers_where_the_quota_is_the_limit),
+        cmocka_unit_test(model_tries_no_readers_where_the_quota_is_the_limit),
+        cmocka_unit_test(model_does_not_take_a_quota_for_the_source),
         cmocka_unit_test(model_is_calm_on_a_wire_that_workers_share),
         cmocka_unit_test(model_is_good_and_calm_in_worlds_at_random),
     };
