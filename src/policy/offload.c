@@ -103,14 +103,17 @@ static void add(pen__offload_span *span, const pen_policy_state *s)
     span->waited_s += pen__or(s->wait_share, 0) * seconds;
     /* Workers are not all: receiving takes processors, too, and so does a loop that computes. */
     span->busy_s += fmax(pen__or(s->busy_cores, 0), pen__or(s->process_cores, 0)) * seconds;
+    span->cut_s += pen__or(s->throttled_share, 0) * seconds;
     span->allowance = allowance_of(s);
 }
 
-/* The loop waits, and not for this machine's processors: for the network or for a node. */
+/* The loop waits, and not for this machine's processors: for the network or for a node.  Of a small
+ * quota a second may use less than there is; who is cut short by it all the time waits for it. */
 static bool is_remote_slow(const pen__offload_span *span, double cores)
 {
-    const double waits = 0.05, busy = 0.92;
-    return span->waited_s > waits * span->seconds && span->busy_s < busy * cores * span->seconds;
+    const double waits = 0.05, busy = 0.92, mostly = 0.7;
+    return span->waited_s > waits * span->seconds && span->busy_s < busy * cores * span->seconds &&
+           span->cut_s < mostly * span->seconds;
 }
 
 /* The last try did not pay: the next one has to wait, twice as long each time. */

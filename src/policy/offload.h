@@ -47,6 +47,7 @@ double pen__offload_settle(const pen__offload_facts *facts, double now);
 /* Some periods together. */
 typedef struct pen__offload_span {
     double seconds, bytes, node_s, waited_s, busy_s;
+    double cut_s;      /* in which this process was cut short by its quota */
     double least_rate; /* bytes a second, of any period */
     double allowance;  /* the last one */
 } pen__offload_span;

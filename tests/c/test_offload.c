@@ -662,6 +662,24 @@ static void a_job_whose_processors_receive_offloads_nothing(void **state)
     assert_true(j.share > 0.5);
 }
 
+/* A small quota: what a second uses of it varies, but there is hardly a moment that it does not cut
+ * short. */
+static void a_job_that_its_quota_cuts_short_offloads_nothing(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 1, .noise = 0.1};
+    j.truth.device_s = 0.01;
+    for (int i = 0; i < 300; i++) {
+        pen_policy_state s = live(&j);
+        s.process_cores = (i / 20 % 2 ? 0.8 : 1.1) * s.cores;
+        s.throttled_share = i % 10 == 0 ? 0 : 1;
+        plan_after(&j, &s);
+        assert_near(j.share, 0);
+    }
+    run_job(&j, 10);
+    assert_true(j.share > 0.5);
+}
+
 static void periods_in_which_nobody_is_there_say_nothing(void **state)
 {
     (void)state;
@@ -713,6 +731,7 @@ int main(void)
         cmocka_unit_test(a_slower_network_is_not_doubted),
         cmocka_unit_test(nodes_that_pause_are_not_short_of_time),
         cmocka_unit_test(a_job_whose_processors_receive_offloads_nothing),
+        cmocka_unit_test(a_job_that_its_quota_cuts_short_offloads_nothing),
         cmocka_unit_test(periods_in_which_nobody_is_there_say_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
