@@ -54,7 +54,7 @@ static int64_t pack_file(const pen__wanted *wanted, const uint8_t *file, size_t 
         order.forms = wanted->choice.forms;
         node.n_of_mask[order.forms & PEN__FORMS_ALL]++;
     }
-    int64_t n = pen__pack(node.packer, &order, file, len, NULL, 0, dst, dst_cap, NULL, err);
+    int64_t n = pen__pack(node.packer, &order, file, len, NULL, 0, dst, dst_cap, err);
     pthread_mutex_unlock(&node.lock);
     return n;
 }
@@ -65,7 +65,7 @@ static int64_t fetch(const pen_dataset *from, const pen__wanted *wanted, uint8_t
     const int64_t id = wanted->key.sample, len = pen_dataset_length(from, id);
     while (node.hangs && !atomic_load(cancel))
         usleep(1000);
-    if (node.hangs)
+    if (cancel && atomic_load(cancel)) /* as sources do: a loader that ends tries no other sample */
         return PEN_ECANCELED;
     /* Who tries again is served. */
     const bool fails = node.fails_always || (node.fails_at_times && node.n_calls[id]++ % 5 == 0);
