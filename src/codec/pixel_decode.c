@@ -12,6 +12,7 @@
 
 #include "base/cpu.h"
 #include "base/fail.h"
+#include "base/little_endian.h"
 #include "codec/pixel_code.h"
 #include "codec/pixel_model.h"
 #include "codec/pixel_shapes.h"
@@ -63,12 +64,6 @@ static void place(decoder *d, uint8_t *at)
     for (int i = 0; i < 2; i++, at += 2 * n)
         d->rows[i] = (pen__pixel_row){at + MARGIN, at + n + MARGIN};
     d->tail = at;
-}
-
-static uint32_t get32(const uint8_t *src)
-{
-    return (uint32_t)src[0] | (uint32_t)src[1] << 8 | (uint32_t)src[2] << 16 |
-           (uint32_t)src[3] << 24;
 }
 
 /* --- one sample --- */
@@ -229,7 +224,7 @@ static bool begin(decoder *d, const uint8_t *src, size_t len)
     for (int c = 0; c < d->ch; c++, shape_of += PEN__PIXELS_CONTEXTS) {
         for (int i = 0; i < N_ACTIVITIES; i++)
             d->slots[c][i] = shapes->slots[shape_of[pen__pixels_context_of[i < 255 ? i : 255]]];
-        d->states[c] = get32(states + 4 * c);
+        d->states[c] = pen__le32(states + 4 * c);
     }
     d->at = states + 4 * d->ch;
     d->end = src + len;

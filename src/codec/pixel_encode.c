@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "base/little_endian.h"
 #include "codec/pixel_code.h"
 #include "codec/pixel_model.h"
 #include "codec/pixel_shapes.h"
@@ -196,12 +197,6 @@ static uint8_t *put_rows(const encoder *e, const pen__pixel_shapes *shapes,
     return at;
 }
 
-static void put32(uint8_t *dst, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        dst[i] = (uint8_t)(value >> (8 * i));
-}
-
 /* The length; 0 where it would be more than n_most. */
 static size_t code(const encoder *e, const pen__pixel_shapes *shapes, uint8_t *dst, size_t n_most)
 {
@@ -215,7 +210,7 @@ static size_t code(const encoder *e, const pen__pixel_shapes *shapes, uint8_t *d
     dst[0] = CODED;
     memcpy(dst + 1, e->shape_of, n_shapes);
     for (int c = 0; c < e->ch; c++)
-        put32(dst + 1 + n_shapes + 4 * (size_t)c, states[c]);
+        pen__le_put(dst + 1 + n_shapes + 4 * (size_t)c, states[c], 4);
     memcpy(dst + n_head, units, n_units);
     return n_head + n_units;
 }
