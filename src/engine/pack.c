@@ -21,7 +21,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
 #include "codec/bytes.h"
@@ -411,10 +410,8 @@ static void try_all(packing *job)
 }
 
 int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8_t *src, size_t len,
-                  const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
-                  pen__pack_cost *cost, pen_error *err)
+                  const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap, pen_error *err)
 {
-    const int64_t began = cost ? pen__thread_cpu_ns() : 0;
     if (dst_cap < PEN__PARCEL_HEAD || dst_cap - PEN__PARCEL_HEAD < len)
         return pen__fail(err, PEN_ENOSPC, -1, "no room for a parcel of %zu bytes", len);
     packing job = {.packer = packer,
@@ -434,8 +431,6 @@ int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8
     if (job.best.form == PEN__FORM_RAW && len > 0)
         memcpy(job.dst, src, len);
     pen__parcel_write_head(&job.best, dst);
-    if (cost)
-        cost->cpu_ns = pen__thread_cpu_ns() - began;
     return (int64_t)(PEN__PARCEL_HEAD + job.best.len);
 }
 

@@ -24,21 +24,15 @@ typedef struct pen__pack_order {
     bool wants_index; /* where the marks of a JPEG file are of use and are not given: find them */
 } pen__pack_order;
 
-typedef struct pen__pack_cost {
-    int64_t cpu_ns; /* of the calling thread */
-} pen__pack_cost;
-
 /* Write head and payload of the smallest allowed form of the file at src to dst, which has room for
  * PEN__PARCEL_HEAD + len bytes (and, where raw is not allowed, for more: pen__parcel_bound).
  * What cannot be decoded here, or would take too much memory, travels raw: whoever wants it finds
  * the fault as if the file were its own.  `marks` of a JPEG file (jpeg_marks.h) may be NULL, 0; the
  * parcel is the same with them, without, and with those that are found where that is wanted.
- * `cost` may be NULL.
  * Never reads past src+len nor writes past dst+dst_cap, whatever the input.
  * Returns the parcel's length, or PEN_ENOSPC. */
 int64_t pen__pack(pen__packer *packer, const pen__pack_order *order, const uint8_t *src, size_t len,
-                  const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap,
-                  pen__pack_cost *cost, pen_error *err);
+                  const void *marks, size_t n_marks, uint8_t *dst, size_t dst_cap, pen_error *err);
 
 /* What became of the marks of the file that was packed last, where they were wanted.  An entry is
  * the packer's, until its next file. */

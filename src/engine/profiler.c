@@ -234,8 +234,7 @@ static int measure_sent(pen_profiler *p, pen_profile_figure *out, pen_error *err
     double best_s = INFINITY;
     for (int i = 0; n >= 0 && i < RUNS; i++) {
         const double begin_s = cpu_now_s();
-        n = pen__pack(p->packer, &order, p->file.data, p->len, NULL, 0, p->made.data, bound, NULL,
-                      err);
+        n = pen__pack(p->packer, &order, p->file.data, p->len, NULL, 0, p->made.data, bound, err);
         best_s = since(begin_s, best_s);
     }
     if (n < 0)

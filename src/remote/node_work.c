@@ -251,7 +251,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     const int ticket = order.pipe ? pen__gate_enter(&w->node->cpu_gate) : 0;
     const int64_t n =
         pen__pack(w->at->packer, &order, w->file.data, (size_t)len, n_marks ? w->marks.data : NULL,
-                  n_marks, w->frame.data + PEN__FRAME_HEAD, cap, NULL, err);
+                  n_marks, w->frame.data + PEN__FRAME_HEAD, cap, err);
     if (order.pipe)
         pen__gate_leave(&w->node->cpu_gate, ticket);
     const pen__jpeg_indexed indexed = pen__packer_indexed(w->at->packer);

@@ -37,7 +37,7 @@ static file pack(pen__packer *packer, const pen__pack_order *order, file f)
     uint8_t *dst = malloc(cap + 8);
     memset(dst + cap, 0xA5, 8);
     pen_error err = {0};
-    int64_t n = pen__pack(packer, order, f.data, f.len, NULL, 0, dst, cap, NULL, &err);
+    int64_t n = pen__pack(packer, order, f.data, f.len, NULL, 0, dst, cap, &err);
     if (n < PEN__PARCEL_HEAD)
         fail_msg("%lld: %s", (long long)n, err.text);
     for (int i = 0; i < 8; i++)
@@ -208,10 +208,9 @@ static void marks_change_no_parcel(void **state)
         n_marked += n_marks > 0;
         pen__pack_order order = {.pipe = t->pipe, .key = {5, i, 0, 0}, .max_cut = 3};
         for (order.forms = 1; order.forms <= PEN__FORMS_ALL; order.forms = order.forms * 2 + 1) {
-            int64_t n =
-                pen__pack(t->packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL, NULL);
-            int64_t m = pen__pack(t->packer, &order, f.data, f.len, marks, n_marks, marked, cap,
-                                  NULL, NULL);
+            int64_t n = pen__pack(t->packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL);
+            int64_t m =
+                pen__pack(t->packer, &order, f.data, f.len, marks, n_marks, marked, cap, NULL);
             assert_int_equal(n, m);
             assert_memory_equal(plain, marked, (size_t)n);
         }
@@ -238,12 +237,11 @@ static void an_index_changes_no_parcel(void **state)
         pen__pack_order order = {.pipe = t->pipe, .key = {5, i, 0, 0}, .max_cut = 3};
         for (order.forms = 1; order.forms <= PEN__FORMS_ALL; order.forms = order.forms * 2 + 1) {
             order.wants_index = false;
-            int64_t n =
-                pen__pack(t->packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL, NULL);
+            int64_t n = pen__pack(t->packer, &order, f.data, f.len, NULL, 0, plain, cap, NULL);
             assert_int_equal(pen__packer_indexed(t->packer).state, PEN__INDEX_NONE);
             order.wants_index = true;
-            int64_t m = pen__pack(t->packer, &order, f.data, f.len, entry, n_entry, marked, cap,
-                                  NULL, NULL);
+            int64_t m =
+                pen__pack(t->packer, &order, f.data, f.len, entry, n_entry, marked, cap, NULL);
             assert_int_equal(n, m);
             assert_memory_equal(plain, marked, (size_t)n);
             const pen__jpeg_indexed found = pen__packer_indexed(t->packer);
@@ -429,15 +427,11 @@ static void too_little_room_is_said(void **state)
     tools *t = *state;
     pen__pack_order order = {.forms = PEN__FORMS_ALL};
     uint8_t src[10] = {0}, dst[PEN__PARCEL_HEAD + 10];
-    pen__pack_cost cost = {-1};
-    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, 9, NULL, NULL),
+    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, 9, NULL), PEN_ENOSPC);
+    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, sizeof dst - 1, NULL),
                      PEN_ENOSPC);
-    assert_int_equal(
-        pen__pack(t->packer, &order, src, 10, NULL, 0, dst, sizeof dst - 1, NULL, NULL),
-        PEN_ENOSPC);
-    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, sizeof dst, &cost, NULL),
+    assert_int_equal(pen__pack(t->packer, &order, src, 10, NULL, 0, dst, sizeof dst, NULL),
                      sizeof dst);
-    assert_true(cost.cpu_ns >= 0);
 }
 
 int main(void)

@@ -55,7 +55,7 @@ static double packed_bytes(int64_t id, int max_cut, uint32_t forms)
                                    .forms = forms};
     assert_int_equal(pen__packer_create(&packer, NULL), 0);
     assert_int_equal(pen_dataset_read(ds, id, file, len, NULL), len);
-    const int64_t n = pen__pack(packer, &order, file, len, NULL, 0, parcel, bound, NULL, NULL);
+    const int64_t n = pen__pack(packer, &order, file, len, NULL, 0, parcel, bound, NULL);
     assert_true(n > 0);
     pen__packer_free(packer);
     free(file), free(parcel);
