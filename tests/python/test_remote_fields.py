@@ -316,7 +316,7 @@ def test_a_real_node_that_is_killed_is_waited_for(rich):
 
 
 def test_no_answer_is_an_error_that_says_what_was_wanted(node, monkeypatch):
-    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "4")  # a busy machine may answer late
     remote = penstock.Dataset(node.url("rich"))
     (batch,) = penstock.Loader(remote, [T.Resize((8, 8))], 40)
     node.misbehave = node_double.be_broken
