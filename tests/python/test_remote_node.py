@@ -346,8 +346,10 @@ def test_a_paused_server_is_routed_around(folder, ops, digests, monkeypatch):
             for batch in loader:
                 found += digests([batch])
                 if len(found) == 2:
+                    assert all(sent_bytes(port) > 0 for _, port in servers)  # both are in use
                     pause(servers[0][0].pid)
         assert found == wanted
+        assert (Path("/proc") / str(servers[0][0].pid) / "stat").read_text().split()[2] == "T"
     finally:
         for server, _ in servers:
             end(server)
