@@ -77,8 +77,10 @@ def show_cells(experiment: Experiment) -> None:
     for cell in experiment.cells:
         of = [turn for turn in turns if turn.cell == cell]
         minutes = sum(map(experiment.turn_s, of)) / 60
-        policies = ", ".join(dict.fromkeys(turn.policy for turn in of)) or "nothing to do"
-        print(f"{cell.key:28} {minutes:6.1f} min {len(of):4} runs  {cell}: {policies}")
+        policies = ", ".join(dict.fromkeys(p for turn in of for p in turn.policies))
+        print(
+            f"{cell.key:28} {minutes:6.1f} min {len(of):4} runs  {cell}: {policies or 'nothing to do'}"
+        )
     before_s = experiment.before_s(turns)
     total_s = before_s + sum(map(experiment.turn_s, turns))
     print(

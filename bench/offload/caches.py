@@ -16,21 +16,22 @@ from typing import Any
 from bench.datasets import cache_root
 
 STORAGE, COMPUTE, LOCAL = "storage", "compute", "local"  # the last: reads the files in place
+_ENDS = (STORAGE, COMPUTE)
 _ABOUT = "about.json"
 
 
-def live(site: str) -> Path:
-    """Where a site's programs keep theirs while they run."""
-    folder = cache_root() / "offload" / site
+def live(site: str, lane: int = 0) -> Path:
+    """Where a site's programs keep theirs while they run; each of several runs at once has a lane of its own."""
+    folder = cache_root() / "offload" / (f"{site}-{lane}" if lane else site)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def clear() -> None:
+def clear(lane: int = 0) -> None:
     """Nothing is known at either end."""
-    for site in (STORAGE, COMPUTE):
-        shutil.rmtree(live(site))
-        live(site)
+    for site in _ENDS:
+        shutil.rmtree(live(site, lane))
+        live(site, lane)
 
 
 def _kept(data: str, policy: str) -> Path:
@@ -42,7 +43,7 @@ def keep(data: str, policy: str, about: dict[str, Any]) -> None:
     target = _kept(data, policy)
     part = target.with_name(target.name + ".part")  # never half a copy
     shutil.rmtree(part, ignore_errors=True)
-    for site in (STORAGE, COMPUTE):
+    for site in _ENDS:
         shutil.copytree(live(site), part / site)
     (part / _ABOUT).write_text(json.dumps(about))
     shutil.rmtree(target, ignore_errors=True)
@@ -58,8 +59,8 @@ def kept_about(data: str, policy: str) -> dict[str, Any]:
     return found
 
 
-def restore(data: str, policy: str) -> None:
+def restore(data: str, policy: str, lane: int = 0) -> None:
     """Both ends know what was kept for a data set and a policy, and nothing else."""
-    clear()
-    for site in (STORAGE, COMPUTE):
-        shutil.copytree(_kept(data, policy) / site, live(site), dirs_exist_ok=True)
+    clear(lane)
+    for site in _ENDS:
+        shutil.copytree(_kept(data, policy) / site, live(site, lane), dirs_exist_ok=True)

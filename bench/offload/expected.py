@@ -34,13 +34,13 @@ _CROP_BYTES = SIZE * SIZE * 3
 # host; of two cores of a server. "coded" is the smaller of cut and coded crop, which is what `auto` sends if it may.
 _TYPICAL: dict[str, dict[str, tuple[float | None, float, float]]] = {
     "imagenet": {
-        RAW: (1.0, 0.25, 1.6),
+        RAW: (1.0, 0.25, 0.6),
         CUT: (0.448, 0.6, 1.3),
         CODED: (0.37, 1.6, 1.3),
         PIXELS: (None, 1.4, 1.1),
     },
     "photos": {
-        RAW: (1.0, 0.4, 3.0),
+        RAW: (1.0, 0.4, 1.4),
         CUT: (0.422, 1.3, 1.8),
         CODED: (0.149, 2.9, 1.2),
         PIXELS: (None, 2.1, 0.9),

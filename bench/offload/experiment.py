@@ -32,7 +32,7 @@ from bench.offload.grid import (
     chosen,
     is_alike,
 )
-from bench.offload.one_run import Run, perform
+from bench.offload.one_run import Run, perform, perform_all
 from bench.run import SAMPLES
 
 IMAGES_MIN = 5000
@@ -42,14 +42,14 @@ _CLOSE = 0.1  # this near to the limit, on either side, more seeds may tell othe
 
 @dataclass(frozen=True)
 class Turn:
-    """One run that is to be done."""
+    """A run that is to be done; or several, at once."""
 
     cell: Cell
-    policy: str
+    policies: tuple[str, ...]
     seed: int
 
     def __str__(self) -> str:
-        return f"{self.cell.key} {self.policy} seed {self.seed}"
+        return f"{self.cell.key} {' beside '.join(self.policies)} seed {self.seed}"
 
 
 def sources(options: argparse.Namespace) -> dict[str, Path]:
@@ -126,17 +126,19 @@ class Experiment:
             most = max(seeds.values(), default=0)
             for seed in range(most):
                 shift = seed * len(policies) // most
-                for policy in policies[shift:] + policies[:shift]:
-                    is_there = str(seed) in stored["runs"].get(policy, {})
-                    if seed < seeds[policy] and not is_there:
-                        yield Turn(cell, policy, seed)
+                wanted = [p for p in policies[shift:] + policies[:shift] if seed < seeds[p]]
+                is_there = {p: str(seed) in stored["runs"].get(p, {}) for p in wanted}
+                for at_once in [wanted] if cell.is_beside else [[p] for p in wanted]:
+                    if not all(is_there[p] for p in at_once):
+                        yield Turn(cell, tuple(at_once), seed)
 
     def turn_s(self, turn: Turn) -> float:
-        return self.forecasts[turn.cell.data].run_s(turn.cell, turn.policy)
+        forecast = self.forecasts[turn.cell.data]
+        return max(forecast.run_s(turn.cell, policy) for policy in turn.policies)
 
     def before_s(self, turns: list[Turn]) -> float:
         """What goes before: first epochs, and local streams to compare with; what is there is not made again."""
-        first = {(turn.cell.data, learner(turn.policy)) for turn in turns}
+        first = learners(turns)
         found = sum(
             self.forecasts[name].preparing_s(policy)
             for name, policy in first
@@ -167,7 +169,7 @@ class Experiment:
         left = sum(map(self.turn_s, turns))
         for name in dict.fromkeys(turn.cell.data for turn in turns):
             warm(self.views[name].directory / "folder")
-        for name, policy in dict.fromkeys((turn.cell.data, learner(turn.policy)) for turn in turns):
+        for name, policy in learners(turns):
             self._prepare(name, policy)
         for number, turn in enumerate(turns, 1):
             spent, wanted = time.monotonic() - begin, self.turn_s(turn)
@@ -209,32 +211,36 @@ class Experiment:
             about = {**self._about(), "cold_s": notes["cold_s"]}
             caches.keep(view.directory.name, policy, about)
         cold_s = caches.kept_about(view.directory.name, policy)["cold_s"]
-        self.report.setdefault("first", {})[f"{name}/{policy}"] = cold_s
+        # What another build took, with --mixed, is not that of the runs that are there.
+        self.report.setdefault("first", {}).setdefault(f"{name}/{policy}", cold_s)
 
-    def _performed(self, run: Run) -> dict[str, Any]:
-        """A run that begins as all others of its policy do; of --quick ones, with nothing."""
-        if self._options.quick or run.policy is None:
-            caches.clear()
-        else:
-            caches.restore(run.folder.parent.name, learner(run.policy))
-        return perform(run)
+    def _performed(self, runs: list[Run]) -> list[dict[str, Any]]:
+        """Runs at once, each of which begins as all others of its policy do; of --quick ones, with nothing."""
+        for run in runs:
+            if self._options.quick or run.policy is None:
+                caches.clear(run.lane)
+            else:
+                caches.restore(run.folder.parent.name, learner(run.policy), run.lane)
+        return perform_all(runs)
 
-    def _quietest(self, run: Run, expected: list[list[int]]) -> dict[str, Any]:
-        """A run; repeated if others disturbed it, and the least disturbed counts. One that fails, and batches that
-        differ, are not forgotten for that."""
-        tries: list[dict[str, Any]] = []
+    def _quietest(self, runs: list[Run], expected: list[list[int]]) -> list[dict[str, Any]]:
+        """Runs at once; repeated if others disturbed one, and the least disturbed count. Those that fail, and batches
+        that differ, are not forgotten for that."""
+        tries: list[list[dict[str, Any]]] = []
         while len(tries) <= self._options.retries:
-            notes = self._performed(run)
-            if failure_of(notes):
-                return notes
-            digests = notes.pop("digests")
-            notes["equal"] = is_same(digests, expected) if expected else None
-            tries.append(notes)
-            if notes["other_cores"] <= DISTURBED:
+            tries.append(self._performed(runs))
+            if any(failure_of(notes) for notes in tries[-1]):
+                return tries[-1]
+            for notes in tries[-1]:
+                digests = notes.pop("digests")
+                notes["equal"] = is_same(digests, expected) if expected else None
+            if _disturbance(tries[-1]) <= DISTURBED:
                 break
-        best = min(tries, key=lambda notes: float(notes["other_cores"]))
-        is_other = any(notes["equal"] is False for notes in tries)
-        return {**best, "equal": best["equal"] and not is_other, "tries": len(tries)}
+        best = min(tries, key=_disturbance)
+        for of, notes in enumerate(best):
+            is_other = any(found[of]["equal"] is False for found in tries)
+            notes |= {"equal": notes["equal"] and not is_other, "tries": len(tries)}
+        return best
 
     def _needed(self, name: str, batch_size: int) -> Length:
         """The longest run of a data set with such batches."""
@@ -266,37 +272,56 @@ class Experiment:
             raise Unavailable(f"headline/{cell.data} has to be measured first")
         return sum(run["storage_cpu_s"] / run["seconds"] for run in runs) / len(runs) / 10
 
-    def measure(self, turn: Turn) -> str:
-        """A run, kept; what it came to, in a few words."""
-        cell, stored = turn.cell, self.stored(turn.cell)
-        forecast = self.forecasts[cell.data]
-        try:
-            quota = self.quota(cell)
-        except Unavailable as reason:
-            stored["problems"][turn.policy] = f"skipped: {reason}"
-            self._save()
-            return f"skipped: {reason}"
+    def _runs(self, turn: Turn, quota: float) -> list[Run]:
+        cell, forecast = turn.cell, self.forecasts[turn.cell.data]
         conditions = (cell.batch_size, cell.link, quota, cell.rate, forecast.mean_bytes)
         more = {"client": cell.client, "warm_s": forecast.warm_s(cell)}
         folder = self.views[cell.data].directory / "folder"
+        return [
+            Run(folder, p, turn.seed, forecast.length(cell, p), *conditions, **more, lane=lane)
+            for lane, p in enumerate(turn.policies)
+        ]
+
+    def measure(self, turn: Turn) -> str:
+        """What is run at once, kept; what it came to, in a few words."""
+        cell, stored = turn.cell, self.stored(turn.cell)
+        try:
+            quota = self.quota(cell)
+        except Unavailable as reason:
+            stored["problems"] |= dict.fromkeys(turn.policies, f"skipped: {reason}")
+            self._save()
+            return f"skipped: {reason}"
         expected = self.reference(cell, turn.seed)
-        length = forecast.length(cell, turn.policy)
-        run = Run(folder, turn.policy, turn.seed, length, *conditions, **more)
-        notes = self._quietest(run, expected)
-        if told := failure_of(notes):
-            stored["problems"][turn.policy] = told
-        else:
-            notes["quota"] = quota
-            notes["build"] = self._build
-            stored["problems"].pop(turn.policy, None)
-            stored["runs"].setdefault(turn.policy, {})[str(turn.seed)] = notes
-            told = f"{notes['seconds']:.1f} s, {notes['bytes'] / notes['samples'] / 1e3:.1f} KB a sample"
-            told += "" if notes["equal"] else ", BATCHES DIFFER" if expected else ", not compared"
+        found = self._quietest(self._runs(turn, quota), expected)
+        told = []
+        for policy, notes in zip(turn.policies, found, strict=True):
+            if problem := failure_of(notes):
+                stored["problems"][policy] = problem
+            else:
+                notes |= {"quota": quota, "build": self._build}
+                stored["problems"].pop(policy, None)
+                stored["runs"].setdefault(policy, {})[str(turn.seed)] = notes
+            told.append(problem or _told(notes))
         self._save()
-        return told
+        return "; ".join(told)
 
     def _save(self) -> None:
         save(self._options.json, self.report)
+
+
+def learners(turns: list[Turn]) -> list[tuple[str, str]]:
+    """Data sets, and whose first epochs runs with them begin with; each once."""
+    every = ((turn.cell.data, learner(policy)) for turn in turns for policy in turn.policies)
+    return list(dict.fromkeys(every))
+
+
+def _disturbance(at_once: list[dict[str, Any]]) -> float:
+    return max(float(notes["other_cores"]) for notes in at_once)
+
+
+def _told(notes: dict[str, Any]) -> str:
+    told = f"{notes['seconds']:.1f} s, {notes['bytes'] / notes['samples'] / 1e3:.1f} KB a sample"
+    return told + {True: "", False: ", BATCHES DIFFER", None: ", not compared"}[notes["equal"]]
 
 
 def _is_enough(known: list[list[int]], length: Length) -> bool:
@@ -318,12 +343,21 @@ def builds_of(report: dict[str, Any]) -> set[str]:
     return {run.get("build", UNKNOWN) for run in all_runs(report)}
 
 
+def _has_headline(report: dict[str, Any], data: str) -> bool:
+    """Whether its first epochs stand beside runs of its own."""
+    return any(report["cells"].get(f"headline/{data}", {"runs": {}})["runs"].values())
+
+
 def joined(reports: list[dict[str, Any]]) -> dict[str, Any]:
     """Parts that were measured one by one as one report; of a run that is there twice the later file counts."""
     found: dict[str, Any] = {**reports[-1], "data": {}, "references": {}, "first": {}, "cells": {}}
     for report in reports:
         found["data"] |= report["data"]
-        found["first"] |= report.get("first", {})
+        found["first"] |= {
+            key: cold_s
+            for key, cold_s in report.get("first", {}).items()
+            if key not in found["first"] or _has_headline(report, key.partition("/")[0])
+        }
         for key, stored in report["cells"].items():
             known = found["cells"].setdefault(key, {**stored, "runs": {}, "problems": {}})
             if not is_alike(known["cell"], stored["cell"]):

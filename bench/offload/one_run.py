@@ -2,6 +2,9 @@
 
 Bytes are those of the kernel's counters at the storage's interface, processor time is that of each end's process.
 Before the counted part and after it nothing is under way.
+
+Runs that are performed at once have nodes, loops and links of their own, and begin to count together: whatever slows
+the machine then slows all of them.
 """
 
 from __future__ import annotations
@@ -11,11 +14,13 @@ import secrets
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 from bench.child import Lines, Lost, end_group, tell
@@ -51,6 +56,7 @@ class Run:
     client: float = 0.0
     warm_s: float = 0.0  # after which nothing more warms up; 0: after all of its batches
     is_kept: bool = False  # what both ends came to know is wanted: they end in peace
+    lane: int = 0  # of several at once: whose caches and control groups are whose
 
     @property
     def longest_s(self) -> float:
@@ -82,9 +88,9 @@ def program(name: str) -> Path:
     return python.with_name(name)
 
 
-def cache_of(site: str) -> dict[str, str]:
+def cache_of(site: str, lane: int = 0) -> dict[str, str]:
     """The environment of a site's programs."""
-    return {**environment(), "PENSTOCK_CACHE": str(live(site))}
+    return {**environment(), "PENSTOCK_CACHE": str(live(site, lane))}
 
 
 def in_group(group: ControlGroup, command: list[str]) -> list[str]:
@@ -93,11 +99,11 @@ def in_group(group: ControlGroup, command: list[str]) -> list[str]:
     return ["sh", "-c", join, str(group.path / "cgroup.procs"), *command]
 
 
-def under_quota(exits: ExitStack, site: str, cores: float, command: list[str]) -> list[str]:
+def under_quota(exits: ExitStack, name: str, cores: float, command: list[str]) -> list[str]:
     """What starts a program with so many cores from its first instruction on; 0: as it is."""
     if not cores:
         return command
-    group = ControlGroup(site)
+    group = ControlGroup(name)
     exits.callback(group.remove)
     group.set(cores)
     return in_group(group, command)
@@ -109,7 +115,8 @@ def storage_node(sites: Sites, run: Run, token: Path) -> Iterator[subprocess.Pop
     with ExitStack() as exits:
         words = [str(program("penstock")), "serve", str(run.folder)]
         words += ["--listen", f"{STORAGE_IP}:{PORT}", "--token-file", str(token)]
-        command = under_quota(exits, STORAGE, run.quota, sites.storage.command(*words))
+        group = f"{STORAGE}-{run.lane}"
+        command = under_quota(exits, group, run.quota, sites.storage.command(*words))
         errors = exits.enter_context(tempfile.TemporaryFile())
         process = subprocess.Popen(
             command,
@@ -118,7 +125,7 @@ def storage_node(sites: Sites, run: Run, token: Path) -> Iterator[subprocess.Pop
             stdout=errors,
             stderr=errors,
             text=True,
-            env=cache_of(STORAGE),
+            env=cache_of(STORAGE, run.lane),
             start_new_session=True,
         )
         try:
@@ -154,7 +161,7 @@ def _trainee(sites: Sites, run: Run, token: Path | None) -> tuple[list[str], dic
     words += ["--seed", str(run.seed), "--batch-size", str(run.batch_size), "--rate", str(run.rate)]
     words += ["--warm", str(run.length.warm), "--batches", str(run.length.counted)]
     words += ["--warm-s", str(run.warm_s), "--warm-least", str(warm_least(run.batch_size))]
-    return sites.compute.command(*words), {**cache_of(site), **more}
+    return sites.compute.command(*words), {**cache_of(site, run.lane), **more}
 
 
 @contextmanager
@@ -164,7 +171,7 @@ def training(sites: Sites, run: Run, token: Path | None) -> Iterator[tuple[Any, 
     with ExitStack() as exits:
         errors = exits.enter_context(tempfile.TemporaryFile())
         process = subprocess.Popen(
-            under_quota(exits, COMPUTE, run.client, command),
+            under_quota(exits, f"{COMPUTE}-{run.lane}", run.client, command),
             cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -179,16 +186,29 @@ def training(sites: Sites, run: Run, token: Path | None) -> Iterator[tuple[Any, 
         finally:
             lines.close()
             end_group(process)
+            for pipe in (process.stdin, process.stdout):
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
 
-def _mark(sites: Sites, node: Any, trainee: Any) -> Mark:
-    return Mark(
-        sites.to_compute(),
-        sites.to_storage(),
-        cpu_seconds(node.pid) if node else 0.0,
-        cpu_seconds(trainee.pid),
-        machine_busy_seconds(),
-    )
+@dataclass(frozen=True)
+class Staged:
+    """A run whose both ends are there."""
+
+    run: Run
+    sites: Sites
+    node: Any  # None: the files are read in place
+    trainee: Any
+    lines: Lines
+
+    def mark(self) -> Mark:
+        return Mark(
+            self.sites.to_compute(),
+            self.sites.to_storage(),
+            cpu_seconds(self.node.pid) if self.node else 0.0,
+            cpu_seconds(self.trainee.pid),
+            machine_busy_seconds(),
+        )
 
 
 def _await(lines: Lines, word: str, seconds: float) -> float:
@@ -198,22 +218,36 @@ def _await(lines: Lines, word: str, seconds: float) -> float:
     return float(when)
 
 
-def _drive(sites: Sites, run: Run, node: Any, trainee: Any, lines: Lines) -> dict[str, Any]:
+def _drive(stage: Staged, together: Barrier) -> dict[str, Any]:
+    """From the first word to the last; all that are driven at once begin to count at the same moment."""
+    run, lines = stage.run, stage.lines
     said = lines.next(_START_S)
     if said != "ready":
         raise Unavailable(json.loads(said).get("missing", said))
-    sites.limit(run.link)
+    stage.sites.limit(run.link)
     deadline = time.monotonic() + run.longest_s
-    tell(trainee, "go")
+    tell(stage.trainee, "go")
     _await(lines, "first", run.longest_s)
     _await(lines, "count", deadline - time.monotonic())
-    begin = _mark(sites, node, trainee)
-    tell(trainee, "go")
+    together.wait(max(0.0, deadline - time.monotonic()))
+    begin = stage.mark()
+    tell(stage.trainee, "go")
     done = _await(lines, "done", deadline - time.monotonic())
-    end = _mark(sites, node, trainee)
+    end = stage.mark()
     noted: dict[str, Any] = json.loads(lines.next(_END_S))
     noted["done"] = done
     return {**figures(run, begin, end, noted), "digests": noted["digests"]}
+
+
+def _drive_beside(stage: Staged, together: Barrier) -> dict[str, Any]:
+    """One of several: if it fails, nobody waits for it."""
+    try:
+        return _drive(stage, together)
+    except BrokenBarrierError:
+        return {}  # another has failed, and tells why
+    except BaseException:
+        together.abort()
+        raise
 
 
 def figures(run: Run, begin: Mark, end: Mark, noted: dict[str, Any]) -> dict[str, Any]:
@@ -267,21 +301,52 @@ def settling(begin: float, shares: list[tuple[float, float]]) -> dict[str, float
     return {"share": at_last, "settled_s": since - begin}
 
 
-def perform(run: Run) -> dict[str, Any]:
-    """The run's figures, or {"skipped"|"failed": reason}."""
+@contextmanager
+def _staged(run: Run) -> Iterator[Staged]:
+    with ExitStack() as exits:
+        sites = exits.enter_context(two_sites())
+        node, token = None, None
+        if run.policy is not None:
+            scratch = exits.enter_context(tempfile.TemporaryDirectory(prefix="penstock-node-"))
+            token = Path(scratch, "token")
+            token.touch(mode=0o600)
+            token.write_text(secrets.token_hex(16) + "\n")
+            node = exits.enter_context(storage_node(sites, run, token))
+        trainee, lines = exits.enter_context(training(sites, run, token))
+        yield Staged(run, sites, node, trainee, lines)
+
+
+def _without_each_other(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What runs at once took of the machine is not what others took: each was counted as one of them."""
+    taken = sum(notes["storage_cpu_s"] + notes["compute_cpu_s"] for notes in found)
+    for notes in found:
+        beside = taken - notes["storage_cpu_s"] - notes["compute_cpu_s"]
+        notes["other_cores"] = max(0.0, notes["other_cores"] - beside / notes["elapsed_s"])
+    return found
+
+
+def perform_all(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Each run's figures, all performed at once; or for each {"skipped"|"failed": reason}, if one was."""
     try:
         with ExitStack() as exits:
-            sites = exits.enter_context(two_sites())
-            node, token = None, None
-            if run.policy is not None:
-                scratch = exits.enter_context(tempfile.TemporaryDirectory(prefix="penstock-node-"))
-                token = Path(scratch, "token")
-                token.touch(mode=0o600)
-                token.write_text(secrets.token_hex(16) + "\n")
-                node = exits.enter_context(storage_node(sites, run, token))
-            trainee, lines = exits.enter_context(training(sites, run, token))
-            return _drive(sites, run, node, trainee, lines)
+            # Both ends die with the thread that starts them: this one.
+            stages = [exits.enter_context(_staged(run)) for run in runs]
+            together = Barrier(len(runs))
+            drivers = exits.enter_context(ThreadPoolExecutor(len(runs)))
+            try:
+                driven = [drivers.submit(_drive_beside, stage, together) for stage in stages]
+                return _without_each_other([done.result() for done in driven])
+            except BaseException:
+                for stage in stages:  # whoever still listens to one hears that it has ended
+                    end_group(stage.trainee)
+                raise
     except Unavailable as reason:
-        return {"skipped": str(reason)}
+        problem = {"skipped": str(reason)}
     except Lost as reason:
-        return {"failed": str(reason)}
+        problem = {"failed": str(reason)}
+    return [dict(problem) for _ in runs]
+
+
+def perform(run: Run) -> dict[str, Any]:
+    """The run's figures, or {"skipped"|"failed": reason}."""
+    return perform_all([run])[0]

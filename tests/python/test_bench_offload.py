@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from offload_rehearsal import CELL, Rehearsal, options_for
 
 from offload_reports import report_with, run_with, scipy_parts
 
@@ -225,7 +226,7 @@ def test_cells_have_names_of_their_own_and_are_chosen_by_them():
     every = list(cells("photos"))
     assert len({cell.key for cell in every}) == len(every) == 4 + 4 * 3 * 3
     assert [c.kind for c in every[:4]] == ["headline", "tenth", "idle", "client"]
-    assert {c.seeds for c in every[:4]} == {5} and {c.seeds for c in every[4:]} == {2}
+    assert [c.seeds for c in every[:4]] == [5, 5, 5, 24] and {c.seeds for c in every[4:]} == {2}
     grid = [cell for cell in every if chosen(cell, ["grid/photos/60"])]
     assert len(grid) == 9 and all(cell.link == 60 for cell in grid)
     assert [c.key for c in every if chosen(c, ["headline"])] == ["headline/photos"]
@@ -355,8 +356,9 @@ class Planned(experiment.Experiment):
             length = self._needed(turn.cell.data, turn.cell.batch_size)
             key = f"{turn.cell.data}/{turn.cell.batch_size}/{turn.seed}"
             self.report["references"][key] = [[0] * length.warm, [0] * length.counted]
-            self.stored(turn.cell)["runs"].setdefault(turn.policy, {})[str(turn.seed)] = {}
-            self._prepared.add((turn.cell.data, experiment.learner(turn.policy)))
+            for policy in turn.policies:
+                self.stored(turn.cell)["runs"].setdefault(policy, {})[str(turn.seed)] = {}
+        self._prepared.update(experiment.learners(turns))
         return seconds / 60, len(turns)
 
 
@@ -422,41 +424,6 @@ def test_figures_are_of_the_counted_part_alone():
     assert (paced["seconds"], paced["elapsed_s"]) == (3.5, 2.25)
     noted["digests"][0] = [1, 1]  # so many that what counts is not needed: that says nothing
     assert "cold_s" not in one_run.figures(run, begin, end, noted)
-
-
-def options_for(tmp_path, *more):
-    return command.parse(["--json", str(tmp_path / "out.json"), "--seeds", "2", *more])
-
-
-class Rehearsal(experiment.Experiment):
-    """An experiment whose runs are noted and not run."""
-
-    def __init__(self, options, monkeypatch, cells, figures=None):
-        super().__init__(options, command.fresh(options))
-        view = {"directory": Path("/x"), "images": 640, "file_bytes": 1e6}
-        self.views["photos"] = type("V", (), view)()
-        self.forecasts["photos"] = Forecast("photos", 640, 1e4, (1, 1))
-        self.report["data"]["photos"] = {"images": 640, "distinct": 64, "bytes": 1e6}
-        self.cells = list(cells)
-        self.ran, self.first = [], []
-        monkeypatch.setenv("XDG_CACHE_HOME", str(options.json.parent / "cache"))
-
-        def perform(run):
-            (self.first if run.is_kept else self.ran).append(run)
-            digests = [[run.seed] * run.length.warm, [run.seed] * run.length.counted]
-            size = {"bytes": 1000, "samples": 1}
-            quiet = {"other_cores": 0.1, "cold_s": 3.0}
-            default = {"seconds": 2.0, "storage_cpu_s": 1.0, "digests": digests, **size, **quiet}
-            return {**default, **(figures(run) if figures else {})}
-
-        monkeypatch.setattr(experiment, "perform", perform)
-        self.run()
-
-    def policies(self):
-        return [(run.policy, run.seed) for run in self.ran if run.policy]
-
-
-CELL = Cell("headline", "photos", 60.0, AMPLE, 0.0, 0.0, 64, ("none", "auto"))
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
@@ -737,6 +704,11 @@ def test_parts_are_joined_and_the_later_counts(tmp_path):
     assert report["first"] == {"photos/auto": 3.0}
     runs = report["cells"]["headline/photos"]["runs"]
     assert runs["none"]["0"]["seconds"] == 10 and runs["auto"]["0"]["seconds"] == 4
+    # First epochs are those that stand beside the headline, not those before other runs.
+    grid = {**part("none", 1, replace(CELL, kind="grid", quota=1.0)), "first": {"photos/auto": 9.0}}
+    for parts in ([first, grid], [grid, first]):
+        assert experiment.joined(parts)["first"] == {"photos/auto": 3.0}
+    assert experiment.joined([grid])["first"] == {"photos/auto": 9.0}
     failed = part("auto", 5)
     failed["cells"]["headline/photos"] |= {"runs": {}, "problems": {"auto": "failed: x"}}
     problems = experiment.joined([failed, part("auto", 4)])["cells"]["headline/photos"]["problems"]
