@@ -125,7 +125,7 @@ class Experiment:
             seeds = {p: self._options.seeds or expected(cell, p) for p in policies}
             most = max(seeds.values(), default=0)
             for seed in range(most):
-                shift = seed * len(policies) // most
+                shift = seed * max(1, len(policies) // most) % len(policies)
                 wanted = [p for p in policies[shift:] + policies[:shift] if seed < seeds[p]]
                 is_there = {p: str(seed) in stored["runs"].get(p, {}) for p in wanted}
                 for at_once in [wanted] if cell.is_beside else [[p] for p in wanted]:

@@ -317,7 +317,8 @@ def _staged(run: Run) -> Iterator[Staged]:
 
 
 def _without_each_other(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What runs at once took of the machine is not what others took: each was counted as one of them."""
+    """What runs at once took of the machine is not what others took: each was counted as one of them. (Of one that
+    ends later, what it took after another's end is subtracted from that one's, too: they are as long as each other.)"""
     taken = sum(notes["storage_cpu_s"] + notes["compute_cpu_s"] for notes in found)
     for notes in found:
         beside = taken - notes["storage_cpu_s"] - notes["compute_cpu_s"]
@@ -335,7 +336,10 @@ def perform_all(runs: Sequence[Run]) -> list[dict[str, Any]]:
             drivers = exits.enter_context(ThreadPoolExecutor(len(runs)))
             try:
                 driven = [drivers.submit(_drive_beside, stage, together) for stage in stages]
-                return _without_each_other([done.result() for done in driven])
+                found = [done.result() for done in driven]
+                if not all(found):
+                    raise Lost("no moment came at which all could begin to count")
+                return _without_each_other(found)
             except BaseException:
                 for stage in stages:  # whoever still listens to one hears that it has ended
                     end_group(stage.trainee)

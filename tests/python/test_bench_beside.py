@@ -88,6 +88,16 @@ def test_nobody_waits_for_a_run_that_failed(monkeypatch):
     assert found == [{}]
 
 
+def test_runs_that_never_begin_to_count_together_have_failed(pictures, monkeypatch):
+    def gives_up(stage, together):
+        raise threading.BrokenBarrierError
+
+    monkeypatch.setattr(one_run, "_drive", gives_up)
+    run = Run(pictures, "none", 0, Length(1, 3), batch_size=2)
+    found = performed(run, replace(run, policy="auto", lane=1))
+    assert "begin to count" in found[0]["failed"] and found[0] == found[1]
+
+
 def test_what_ends_the_benchmark_ends_runs_that_are_under_way(pictures, monkeypatch):
     """An interrupt comes to the thread that waits for the others: those do not go on for minutes."""
     long = Run(pictures, "none", 0, Length(1, 4), batch_size=2, rate=0.01)
@@ -133,15 +143,16 @@ def test_pairs_are_run_at_once_and_as_pairs(tmp_path, monkeypatch):
             places.add((run.policy, run.seed, caches.live(caches.COMPUTE, run.lane).name))
         return {}
 
-    bench = Rehearsal(options_for(tmp_path), monkeypatch, [BESIDE], figures)
-    assert bench.at_once == [["none", "auto"], ["auto", "none"]]
+    options = options_for(tmp_path, "--seeds", "4")
+    bench = Rehearsal(options, monkeypatch, [BESIDE], figures)
+    assert bench.at_once == [["none", "auto"], ["auto", "none"]] * 2
     # Who is started first, and where, changes from seed to seed.
     assert {place for policy, _, place in places if policy == "auto"} == {"compute", "compute-1"}
     assert {run.lane for run in bench.ran if run.policy is None} == {0}
     runs = bench.report["cells"][BESIDE.key]["runs"]
     del runs["none"]["1"]
     bench._save()
-    again = Rehearsal(options_for(tmp_path), monkeypatch, [BESIDE])
+    again = Rehearsal(options, monkeypatch, [BESIDE])
     assert again.at_once == [["auto", "none"]]  # half a pair is none
 
 
