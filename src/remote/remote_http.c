@@ -185,6 +185,13 @@ static bool is_plain_there(CURLcode code, const char *reason)
            (strstr(reason, "wrong version number") || strstr(reason, "unexpected TLS packet"));
 }
 
+/* Does nobody vouch for its certificate?  It may as well be out of date, or another host's. */
+static bool is_unknown(CURLcode code, const char *reason)
+{
+    return code == CURLE_PEER_FAILED_VERIFICATION &&
+           (strstr(reason, "issuer") || strstr(reason, "self"));
+}
+
 void pen__http_explain(CURL *easy, CURLcode code, const char *reason, char *dst, size_t dst_cap)
 {
     static const struct {
@@ -210,7 +217,9 @@ void pen__http_explain(CURL *easy, CURLcode code, const char *reason, char *dst,
         words = number == ECONNREFUSED ? "connection refused"
                                        : strerror_r((int)number, system, sizeof system);
     pen__shown shown;
-    snprintf(dst, dst_cap, "%s", pen__show(&shown, words, strlen(words)));
+    snprintf(dst, dst_cap, "%s%s", pen__show(&shown, words, strlen(words)),
+             is_unknown(code, words) ? "; PENSTOCK_CA_FILE names a file of certificates to trust"
+                                     : "");
 }
 
 void pen__http_explain_status(long status, const char *body, size_t len, char *dst, size_t dst_cap)
