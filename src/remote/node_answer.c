@@ -8,6 +8,7 @@
 #include <penstock/version.h>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/fail.h"
 #include "remote/node_impl.h"
 
@@ -140,7 +141,9 @@ int pen__served_describe(pen__served *served)
         pen__text_add(text, i ? ", " : "");
         pen__text_add_json(text, name, strlen(name));
     }
-    pen__text_add(text, "], \"page\": %d}\n", PEN__NODE_PAGE);
+    pen__text_add(text, "], \"page\": %d", PEN__NODE_PAGE);
+    if (!text->failed)
+        pen__text_add(text, ", \"crc32c\": \"%08x\"}\n", pen__crc32c(0, text->data, text->len));
     return text->failed ? PEN_ENOMEM : 0;
 }
 

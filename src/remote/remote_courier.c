@@ -47,7 +47,7 @@ static void set_servers(pen__courier *c)
         c->shards[server->shard].servers |= UINT64_C(1) << i;
     }
     for (int i = 0; i < url->n_shards; i++)
-        c->shards[i].hash = c->route.hashes[i];
+        c->shards[i].identity = &c->route.identities[i];
     c->picker = (pen__picker){&c->waiting, c->servers, url->n_servers, PEN__REQUESTS_PER_SERVER};
 }
 

@@ -16,9 +16,9 @@ typedef struct pen__courier pen__courier;
 /* Where samples come from. */
 typedef struct pen__remote_route {
     pen__remote_url url;
-    bool is_checked[PEN__REMOTE_MAX_SERVERS];               /* holds the right dataset, for sure */
-    char hashes[PEN__REMOTE_MAX_SERVERS][PEN__DIGEST_TEXT]; /* of each shard */
-    size_t max_description[PEN__REMOTE_MAX_SERVERS];        /* of each shard, in bytes */
+    bool is_checked[PEN__REMOTE_MAX_SERVERS];          /* holds the right dataset, for sure */
+    pen__identity identities[PEN__REMOTE_MAX_SERVERS]; /* of each shard */
+    size_t max_description[PEN__REMOTE_MAX_SERVERS];   /* of each shard, in bytes */
 } pen__remote_route;
 
 /* `http` is taken over, also on failure.  PEN_ENOMEM. */

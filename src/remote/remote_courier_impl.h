@@ -14,7 +14,7 @@
 #define PEN__MS_NS               INT64_C(1000000)
 
 typedef struct shard_state {
-    const char *hash;
+    const pen__identity *identity;
     uint64_t servers;    /* 1 << number of each of them */
     int64_t progress_ns; /* when a sample came last */
     int n_sent;          /* calls in requests */

@@ -13,12 +13,10 @@
 #include "remote/remote_blame.h"
 #include "remote/remote_page.h"
 #include "remote/remote_part.h"
-#include "telemetry/limits.h"
 
 enum {
     MAX_PAUSE_MS = 1000,
     SLICE_MS = 10,
-    MEMORY_PART = 4, /* of the memory there is, the most that manifests take */
     /* A server that comes back describes itself in about as many bytes as it, or another, did. */
     SPARE_DESCRIPTION = 4096,
 };
@@ -32,7 +30,7 @@ typedef struct opening {
     CURL *easy; /* one for all: its connections are used again */
     pen__text body;
     int64_t done, total; /* samples */
-    int64_t left_bytes;  /* of memory, for manifests */
+    int64_t left_bytes;  /* of memory, for descriptions and manifests */
     int64_t until_ns;    /* descriptions are waited for */
     uint64_t alike;      /* 1 << number of each server that has the pages of its shard's first */
     pen__rng dice;       /* for pauses; no part of any stream */
@@ -113,7 +111,10 @@ static int describe(opening *o, int server, int64_t patience_ns, pen__part *part
     int rc = ask(o, server, "", PEN__PART_MAX_DESCRIPTION, patience_ns, answer);
     if (rc)
         return explain(o, server, rc, answer, err);
+    part->max_bytes = o->left_bytes;
     rc = pen__part_describe(part, o->body.data ? o->body.data : "", o->body.len, err);
+    if (rc == PEN_EIO)
+        answer->status = 0; /* damaged: as good as none */
     if (rc)
         pen__fail_prefix(err, "%s", o->route->url.servers[server].label);
     return rc;
@@ -124,13 +125,19 @@ static int compare(const opening *o, const pen__part *part, int first, const pen
                    int server, pen_error *err)
 {
     const pen__address *servers = o->route->url.servers;
-    if (strcmp(part->hash, other->hash) == 0 && part->count == other->count)
-        return 0;
-    return pen__fail(err, PEN_EINVAL, -1,
-                     "%s and %s are given as replicas, but their datasets '%s' differ: hashes %s "
-                     "and %s; a shard with other samples follows a '+'",
-                     servers[first].label, servers[server].label, o->route->url.name, part->hash,
-                     other->hash);
+    const pen__identity *a = &part->identity, *b = &other->identity;
+    const char *name = o->route->url.name;
+    if (strcmp(a->samples, b->samples) != 0 || part->count != other->count)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "%s and %s are given as replicas, but their datasets '%s' differ: hashes "
+                         "%s and %s; a shard with other samples follows a '+'",
+                         servers[first].label, servers[server].label, name, a->samples, b->samples);
+    if (strcmp(a->classes, b->classes) != 0)
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "%s and %s are given as replicas, but in their datasets '%s' classes have "
+                         "other names or another order, or one has no names of them",
+                         servers[first].label, servers[server].label, name);
+    return 0;
 }
 
 /* What a replica holds; *first is the one that is believed, -1 as long as there is none. */
@@ -187,7 +194,7 @@ static void note_silence(meeting *m, int server, int rc, const pen__http_answer 
  * its place; not for what is wrong with this end, or between replicas. */
 static bool is_its_own(int rc)
 {
-    return rc == PEN_EIO || rc == PEN_ENOTFOUND || rc == PEN_ECORRUPT;
+    return rc == PEN_EIO || rc == PEN_ENOTFOUND || rc == PEN_ECORRUPT || rc == PEN_ELIMIT;
 }
 
 /* Ask all that may have something to say.  Returns what is an error whatever others say, or 0. */
@@ -296,8 +303,8 @@ static int get_page(opening *o, int shard, int *server, int64_t page, pen_error 
 static int fill_part(opening *o, int shard, int server, pen__part *part, pen_error *err)
 {
     int rc = 0;
-    int64_t before = o->done;
-    part->max_bytes = o->left_bytes;
+    const int64_t before = o->done, before_bytes = pen__part_bytes(part);
+    part->max_bytes = o->left_bytes + before_bytes;
     for (int64_t page = 0; rc == 0 && (int64_t)part->index.n < part->count; page++) {
         rc = get_page(o, shard, &server, page, err);
         if (rc)
@@ -307,7 +314,7 @@ static int fill_part(opening *o, int shard, int server, pen__part *part, pen_err
         if (rc == 0)
             rc = pen__dataset_report(o->opts, o->done, o->total, err);
     }
-    o->left_bytes -= pen__part_bytes(part);
+    o->left_bytes -= pen__part_bytes(part) - before_bytes;
     if (rc == 0)
         rc = pen__part_finish(part, err);
     if (rc && rc != PEN_ECANCELED)
@@ -323,7 +330,8 @@ static int fill_parts(opening *o, pen__part *parts, pen_error *err)
         if (servers[i] < 0)
             return servers[i];
         o->total += parts[i].count;
-        memcpy(o->route->hashes[i], parts[i].hash, sizeof parts[i].hash);
+        o->route->identities[i] = parts[i].identity;
+        o->left_bytes -= pen__part_bytes(&parts[i]);
     }
     for (int i = 0; i < n; i++) {
         int rc = fill_part(o, i, servers[i], &parts[i], err);
@@ -338,7 +346,7 @@ int pen__remote_fill(pen_dataset *ds, pen__remote_route *route, const pen__http 
 {
     int n = route->url.n_shards;
     opening o = {.route = route, .http = http, .opts = opts, .easy = curl_easy_init()};
-    o.left_bytes = pen__limit_memory() / MEMORY_PART;
+    o.left_bytes = pen__parts_max_bytes();
     o.until_ns = pen__now_ns() + http->timeout_ns;
     pen__rng_init(&o.dice,
                   (uint64_t)pen__now_ns() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&o,

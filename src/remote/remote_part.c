@@ -7,15 +7,30 @@
 #include "remote/remote_part.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "base/text.h"
 #include "remote/node_request.h"
 #include "remote/remote_page.h"
 #include "source/grow.h"
 #include "source/names.h"
+#include "telemetry/limits.h"
+
+enum {
+    MEMORY_PART = 4,   /* of the memory there is, the most that parts take */
+    VALUE_BYTES = 256, /* that jansson takes for one, at most: an empty object */
+    SEAL = 24,         /* , "crc32c": "01234567"}\n */
+};
+
+int64_t pen__parts_max_bytes(void)
+{
+    return pen__limit_memory() / MEMORY_PART;
+}
 
 void pen__part_fini(pen__part *part)
 {
@@ -28,6 +43,37 @@ void pen__part_fini(pen__part *part)
 static int odd(pen_error *err, const char *what)
 {
     return pen__fail(err, PEN_ECORRUPT, -1, "the server's description of the dataset %s", what);
+}
+
+/* A description ends in the checksum of all that stands before its last comma.  What neither begins
+ * nor ends as one does is something else, and would be that if it were asked for again. */
+static int check_seal(const char *json, size_t len, pen_error *err)
+{
+    static const char mark[] = ", \"crc32c\": \"";
+    const bool is_long = len > SEAL;
+    const bool is_marked = is_long && memcmp(json + len - SEAL, mark, sizeof mark - 1) == 0;
+    if (!is_marked && (len == 0 || json[0] != '{'))
+        return odd(err, "is no JSON");
+    char seal[SEAL + 1] = "";
+    if (is_long)
+        snprintf(seal, sizeof seal, "%s%08x\"}\n", mark, pen__crc32c(0, json, len - SEAL));
+    if (is_long && memcmp(json + len - SEAL, seal, SEAL) == 0)
+        return 0;
+    return pen__fail(err, PEN_EIO, -1,
+                     "the server's description of the dataset has another checksum, or none: is "
+                     "the server of an older version?");
+}
+
+/* A tree of small values takes many times as much memory as their text. */
+static int check_size(const pen__part *part, const char *json, size_t len, pen_error *err)
+{
+    const size_t n = pen__text_count_values(json, len);
+    if (part->max_bytes == 0 || (int64_t)n * VALUE_BYTES <= part->max_bytes)
+        return 0;
+    return pen__fail(err, PEN_ELIMIT, -1,
+                     "the server's description of the dataset has %zu values: to read it could "
+                     "take more than %lld MB of memory",
+                     n, (long long)(part->max_bytes / 1000000));
 }
 
 static int take_classes(pen__part *part, const json_t *classes, pen_error *err)
@@ -43,6 +89,8 @@ static int take_classes(pen__part *part, const json_t *classes, pen_error *err)
         if (number != (int64_t)i)
             return odd(err, "names a class twice");
     }
+    /* all of them, in order, each with its NUL */
+    pen__digest(part->classes.bytes, part->classes.n_bytes, part->identity.classes);
     return 0;
 }
 
@@ -54,22 +102,28 @@ static int take_numbers(pen__part *part, const json_t *root, pen_error *err)
     part->page = json_integer_value(json_object_get(root, "page"));
     if (!hash || !pen__hash_is_valid(hash))
         return odd(err, "has no hash");
-    memcpy(part->hash, hash, sizeof part->hash);
+    memcpy(part->identity.samples, hash, sizeof part->identity.samples);
     if (part->count < 1 || part->count > PEN__PART_MAX_SAMPLES || part->bytes < 0)
         return odd(err, "has no sensible number of samples");
-    if (part->page < 1 || part->page > PEN__PART_MAX_PAGE)
+    const int min_page = part->count > PEN__PART_SMALL ? PEN__PART_MIN_PAGE : 1;
+    if (part->page < min_page || part->page > PEN__PART_MAX_PAGE)
         return odd(err, "has no sensible number of samples a page");
     return 0;
 }
 
 int pen__part_describe(pen__part *part, const char *json, size_t len, pen_error *err)
 {
+    int rc = check_seal(json, len, err);
+    if (rc == 0)
+        rc = check_size(part, json, len, err);
+    if (rc)
+        return rc;
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(root)) {
         json_decref(root);
         return odd(err, "is no JSON");
     }
-    int rc = take_numbers(part, root, err);
+    rc = take_numbers(part, root, err);
     const json_t *classes = json_object_get(root, "classes");
     if (rc == 0 && classes && !json_is_array(classes))
         rc = odd(err, "has classes that are no list");
@@ -123,7 +177,8 @@ int64_t pen__part_bytes(const pen__part *part)
 {
     const pen__index *index = &part->index;
     return pen__index_bytes(index) + (int64_t)(index->cap_names + index->dirs.cap_bytes) +
-           (int64_t)(part->headers_cap * sizeof *part->headers);
+           (int64_t)(part->headers_cap * sizeof *part->headers) +
+           (int64_t)pen__intern_bytes(&part->classes);
 }
 
 int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_error *err)
@@ -153,10 +208,11 @@ int pen__part_finish(pen__part *part, pen_error *err)
         rc = pen__index_digest(&part->index, hash, err);
     if (rc)
         return rc;
-    if (part->index.total_bytes != part->bytes || strcmp(hash, part->hash) != 0)
+    const char *theirs = part->identity.samples;
+    if (part->index.total_bytes != part->bytes || strcmp(hash, theirs) != 0)
         return pen__fail(err, PEN_ECORRUPT, -1,
                          "the manifest gives the dataset hash %s, the server says %s", hash,
-                         part->hash);
+                         theirs);
     return 0;
 }
 

@@ -1,7 +1,6 @@
 /* remote_request.c - requests to a storage node, and how their answers are taken. */
 #include "remote/remote_request.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -361,28 +360,37 @@ void pen__request_forget(pen__request *request, const pen__call *call)
 
 /* ---- judging ---- */
 
-static pen__outcome judge_check(const pen__request *request, const char *hash, char *cause,
-                                size_t cause_cap)
+static pen__outcome judge_identity(const pen__identity *theirs, const pen__identity *ours,
+                                   char *cause, size_t cause_cap)
+{
+    if (strcmp(theirs->samples, ours->samples) != 0)
+        snprintf(cause, cause_cap, "it holds another dataset by now: its hash is %s, not %s",
+                 theirs->samples, ours->samples);
+    else if (strcmp(theirs->classes, ours->classes) != 0)
+        snprintf(cause, cause_cap, "it holds another dataset by now: its classes are others");
+    else
+        return PEN__OUTCOME_DID;
+    return PEN__OUTCOME_REFUSED;
+}
+
+static pen__outcome judge_check(const pen__request *request, const pen__identity *identity,
+                                char *cause, size_t cause_cap)
 {
     if (request->is_cut) {
         snprintf(cause, cause_cap, "what it says of its dataset is longer than %zu bytes",
                  request->answer_cap);
         return PEN__OUTCOME_FAILED;
     }
-    json_t *root =
-        json_loadb(request->answer.data ? request->answer.data : "", request->answer.len, 0, NULL);
-    const char *theirs = json_string_value(json_object_get(root, "hash"));
-    pen__outcome outcome = PEN__OUTCOME_DID;
-    pen__shown shown;
-    if (!theirs) {
-        snprintf(cause, cause_cap, "what it says of its dataset has no hash");
-        outcome = PEN__OUTCOME_FAILED;
-    } else if (strcmp(theirs, hash) != 0) {
-        snprintf(cause, cause_cap, "it holds another dataset by now: its hash is %s, not %s",
-                 pen__show(&shown, theirs, strnlen(theirs, 40)), hash);
-        outcome = PEN__OUTCOME_REFUSED;
-    }
-    json_decref(root);
+    pen__part part = {.max_bytes = pen__parts_max_bytes()};
+    pen_error err = {0};
+    const pen__text *answer = &request->answer;
+    const int rc = pen__part_describe(&part, answer->data ? answer->data : "", answer->len, &err);
+    pen__outcome outcome = PEN__OUTCOME_FAILED;
+    if (rc == 0)
+        outcome = judge_identity(&part.identity, identity, cause, cause_cap);
+    else
+        snprintf(cause, cause_cap, "%s", err.text);
+    pen__part_fini(&part);
     return outcome;
 }
 
@@ -412,8 +420,8 @@ static pen__outcome judge_status(const pen__request *request, char *cause, size_
     return may_change ? PEN__OUTCOME_FAILED : PEN__OUTCOME_REFUSED;
 }
 
-pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char *hash, char *cause,
-                                size_t cause_cap, int64_t *again_ns)
+pen__outcome pen__request_judge(pen__request *request, CURLcode code, const pen__identity *identity,
+                                char *cause, size_t cause_cap, int64_t *again_ns)
 {
     *again_ns = -1;
     curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &request->status);
@@ -432,7 +440,7 @@ pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char
         return judge_status(request, cause, cause_cap);
     }
     if (request->kind == PEN__REQUEST_CHECK)
-        return judge_check(request, hash, cause, cause_cap);
+        return judge_check(request, identity, cause, cause_cap);
     return request->kind == PEN__REQUEST_PUT ? PEN__OUTCOME_DID
                                              : judge_samples(request, cause, cause_cap);
 }

@@ -10,6 +10,7 @@
 #include "remote/remote_call.h"
 #include "remote/remote_frames.h"
 #include "remote/remote_http.h"
+#include "remote/remote_part.h"
 #include "remote/remote_server.h"
 #include "remote/remote_told.h"
 
@@ -99,10 +100,11 @@ int pen__request_samples(pen__request *request, const pen__target *target, pen__
 /* Take the next bytes of an answer that is frames.  0, or PEN_ECORRUPT: it is no good any more. */
 int pen__request_feed(pen__request *request, const uint8_t *bytes, size_t n);
 
-/* The transfer ended with `code`.  What came of it; `cause` gets words, *again_ns when the server
- * wants to be asked again, or -1. */
-pen__outcome pen__request_judge(pen__request *request, CURLcode code, const char *hash, char *cause,
-                                size_t cause_cap, int64_t *again_ns);
+/* The transfer ended with `code`.  What came of it; a server that was asked what it holds should
+ * hold `identity`.  `cause` gets words, *again_ns when the server wants to be asked again, or -1.
+ */
+pen__outcome pen__request_judge(pen__request *request, CURLcode code, const pen__identity *identity,
+                                char *cause, size_t cause_cap, int64_t *again_ns);
 
 /* How fast it brings its samples, or brought them. */
 pen__server_pace pen__request_pace(const pen__request *request, int64_t now_ns);

@@ -256,8 +256,8 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code)
     char cause[PEN__SERVER_CAUSE];
     int64_t again_ns = -1;
     pen__server *server = request->server;
-    pen__outcome outcome = pen__request_judge(request, code, c->shards[server->shard].hash, cause,
-                                              sizeof cause, &again_ns);
+    pen__outcome outcome = pen__request_judge(request, code, c->shards[server->shard].identity,
+                                              cause, sizeof cause, &again_ns);
     release(c, request);
     switch (outcome) {
     case PEN__OUTCOME_DID:
@@ -278,7 +278,7 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code)
         break;
     case PEN__OUTCOME_REFUSED:
         refuse_all(c, request, cause);
-        if (!request->is_fields) /* an older server knows of none, and does its other work */
+        if (!request->is_fields) /* one that knows of none does its other work */
             put_aside(c, request, -1, cause);
         break;
     case PEN__OUTCOME_FAILED:
@@ -359,7 +359,7 @@ static int send_samples(pen__courier *c, pen__request *request, pen__server *ser
                             PEN__REQUEST_ITEMS);
     int rc = pen__request_samples(request, &c->target, server, calls, n,
                                   pen__pick_has_pipeline(calls[0], server),
-                                  c->shards[server->shard].hash);
+                                  c->shards[server->shard].identity->samples);
     for (int i = 0; i < n && rc == 0; i++)
         pen__calls_take(&c->waiting, calls[i]);
     c->shards[server->shard].n_sent += rc == 0 ? n : 0;

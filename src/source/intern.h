@@ -30,6 +30,12 @@ int64_t pen__intern_put(pen__intern *table, const char *text, size_t len);
 void pen__intern_freeze(pen__intern *table);
 void pen__intern_fini(pen__intern *table);
 
+static inline size_t pen__intern_bytes(const pen__intern *table)
+{
+    return table->cap_bytes + table->cap * sizeof *table->items +
+           table->n_slots * sizeof *table->slots;
+}
+
 static inline const char *pen__intern_text(const pen__intern *table, size_t number)
 {
     return table->bytes + table->items[number].at;

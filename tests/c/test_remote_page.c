@@ -2,6 +2,7 @@
 #include "trees.h"
 #include "wire.h"
 
+#include "base/crc32c.h"
 #include "base/mem.h"
 #include "engine/headers.h"
 #include "remote/remote_page.h"
@@ -156,6 +157,7 @@ static void page_of(const pen_dataset *ds, wire *page, uint64_t first, uint32_t 
     end_page(page);
 }
 
+/* In the place of the last '}', what a description ends in. */
 static void description_of(const pen_dataset *ds, char *json, size_t cap, int page)
 {
     snprintf(json, cap,
@@ -166,14 +168,19 @@ static void description_of(const pen_dataset *ds, char *json, size_t cap, int pa
         snprintf(json + strlen(json), cap - strlen(json), "%s\"%s\"", i ? ", " : "",
                  pen_dataset_class_name(ds, i));
     snprintf(json + strlen(json), cap - strlen(json), "]}");
+    seal_text(json, cap);
 }
 
+/* max_bytes is of samples alone here. */
 static int build(const pen_dataset *ds, pen__part *part, int page_size, pen_error *err)
 {
+    const int64_t max_bytes = part->max_bytes;
     static wire page;
     char json[2048];
     description_of(ds, json, sizeof json, page_size);
+    part->max_bytes = 0;
     int rc = pen__part_describe(part, json, strlen(json), err);
+    part->max_bytes = max_bytes;
     while (rc == 0 && (int64_t)part->index.n < part->count) {
         page_of(ds, &page, part->index.n, pen__part_next_page(part));
         rc = pen__part_add_page(part, page.bytes, page.n, err);
@@ -327,16 +334,16 @@ static void odd_descriptions_are_errors(void **state)
 {
     (void)state;
     static const char *const odd[] = {
-        "",
-        "[]",
-        "{}",
+        "{\"a\": 1}",
         "{\"hash\": 3}",
         "{\"hash\": \"0123456789abcdef0123456789abcdeX\", \"count\": 1, \"page\": 1}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 0, \"page\": 1}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1e3, \"page\": 1}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 9999999}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 65537}",
-        "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 536870913, \"page\": 1}",
+        "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 536870913, \"page\": 65536}",
+        "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"bytes\": 1, \"count\": 65537, "
+        "\"page\": 1023}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 1, \"classes\": "
         "3}",
         "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"count\": 1, \"page\": 1, \"classes\": "
@@ -345,8 +352,83 @@ static void odd_descriptions_are_errors(void **state)
     for (size_t i = 0; i < COUNT(odd); i++) {
         pen__part part = {0};
         pen_error err = {0};
-        assert_int_equal(pen__part_describe(&part, odd[i], strlen(odd[i]), &err), PEN_ECORRUPT);
+        char json[256];
+        snprintf(json, sizeof json, "%s", odd[i]);
+        seal_text(json, sizeof json);
+        assert_int_equal(pen__part_describe(&part, json, strlen(json), &err), PEN_ECORRUPT);
         pen__part_fini(&part);
+    }
+}
+
+static int describe(const char *json, size_t len, int64_t max_bytes, pen__part *part)
+{
+    pen_error err = {0};
+    *part = (pen__part){.max_bytes = max_bytes};
+    int rc = pen__part_describe(part, json, len, &err);
+    assert_int_equal(err.code, rc);
+    pen__part_fini(part);
+    return rc;
+}
+
+static void a_damaged_description_is_told_from_what_is_none(void **state)
+{
+    (void)state;
+    char json[2048];
+    pen__part part;
+    put_datasets();
+    pen_dataset *ds = open_ok(in_tree("d"), NULL);
+    description_of(ds, json, sizeof json, 7);
+    const size_t len = strlen(json);
+    assert_int_equal(describe(json, len, 0, &part), 0);
+    for (size_t bit = 0; bit < 8 * len; bit++) {
+        json[bit / 8] ^= (char)(1 << bit % 8);
+        assert_int_equal(describe(json, len, 0, &part), PEN_EIO);
+        json[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    for (size_t n = 1; n < len; n++)
+        assert_int_equal(describe(json, n, 0, &part), PEN_EIO);
+    static const char *const foreign[] = {"", "[]", "It works!", "<html><body>It works!</body>"};
+    for (size_t i = 0; i < COUNT(foreign); i++)
+        assert_int_equal(describe(foreign[i], strlen(foreign[i]), 0, &part), PEN_ECORRUPT);
+    pen_dataset_unref(ds);
+}
+
+/* An empty object takes three bytes of text and two hundred of memory. */
+static void a_description_of_many_values_is_no_way_to_take_memory(void **state)
+{
+    (void)state;
+    enum { N = 1 << 18, CAP = 3 * N + 64 };
+    char *json = malloc(CAP);
+    pen__part part;
+    strcpy(json, "{\"classes\": [");
+    size_t len = strlen(json);
+    for (int i = 0; i < N; i++, len += 3)
+        memcpy(json + len, "{},", 3);
+    strcpy(json + len - 1, "]}");
+    seal_text(json, CAP);
+    assert_int_equal(describe(json, strlen(json), INT64_C(32) << 20, &part), PEN_ELIMIT);
+    assert_int_equal(describe(json, strlen(json), 0, &part), PEN_ECORRUPT);
+    free(json);
+}
+
+static void names_of_classes_and_their_order_are_part_of_the_identity(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"", "\"a\"", "\"a\", \"b\"", "\"b\", \"a\"", "\"ab\""};
+    pen__identity seen[COUNT(lists)];
+    for (size_t i = 0; i < COUNT(lists); i++) {
+        char json[256];
+        pen__part part;
+        snprintf(json, sizeof json,
+                 "{\"hash\": \"0123456789abcdef0123456789abcdef\", \"bytes\": 1, \"count\": 1, "
+                 "\"page\": 1, \"classes\": [%s]}",
+                 lists[i]);
+        seal_text(json, sizeof json);
+        assert_int_equal(describe(json, strlen(json), 0, &part), 0);
+        seen[i] = part.identity;
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(seen[i].classes, seen[k].classes);
+        assert_string_equal(seen[i].samples, seen[0].samples);
     }
 }
 
@@ -395,6 +477,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(samples_take_no_more_memory_than_they_may, tree_setup,
                                         tree_teardown),
         cmocka_unit_test(odd_descriptions_are_errors),
+        cmocka_unit_test_setup_teardown(a_damaged_description_is_told_from_what_is_none, tree_setup,
+                                        tree_teardown),
+        cmocka_unit_test(a_description_of_many_values_is_no_way_to_take_memory),
+        cmocka_unit_test(names_of_classes_and_their_order_are_part_of_the_identity),
         cmocka_unit_test_setup_teardown(failing_allocations_leave_nothing_behind, tree_setup,
                                         tree_teardown),
     };

@@ -54,12 +54,13 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
 static enum MHD_Result describe(struct MHD_Connection *connection)
 {
     char json[512];
-    int n = snprintf(json, sizeof json,
-                     "{\"count\": %lld, \"bytes\": %lld, \"hash\": \"%s\", \"page\": 16, "
-                     "\"classes\": [\"c0\", \"c1\"]}",
-                     (long long)pen_dataset_count(node.ds), (long long)pen_dataset_bytes(node.ds),
-                     pen_dataset_hash(node.ds));
-    return reply(connection, 200, json, (size_t)n);
+    snprintf(json, sizeof json,
+             "{\"count\": %lld, \"bytes\": %lld, \"hash\": \"%s\", \"page\": 16, "
+             "\"classes\": [\"c0\", \"c1\"]}",
+             (long long)pen_dataset_count(node.ds), (long long)pen_dataset_bytes(node.ds),
+             pen_dataset_hash(node.ds));
+    seal_text(json, sizeof json);
+    return reply(connection, 200, json, strlen(json));
 }
 
 static enum MHD_Result send_page(struct MHD_Connection *connection)

@@ -92,6 +92,14 @@ static inline void put_raw_frame(wire *w, uint32_t index, uint64_t id, const voi
     put_frame(w, index, id, 0, parcel.bytes, parcel.n);
 }
 
+/* The end of a dataset's description. */
+static inline void seal_text(char *json, size_t cap)
+{
+    const size_t len = strlen(json) - 1;
+    assert_int_equal(json[len], '}');
+    snprintf(json + len, cap - len, ", \"crc32c\": \"%08x\"}\n", pen__crc32c(0, json, len));
+}
+
 /* The port of "HOST:PORT". */
 static inline int port_in(const char *address)
 {

@@ -63,6 +63,12 @@ def frame(index: int, sample: int, status: int, body: bytes, crc: int | None = N
     return head + struct.pack("<I", crc32c(head)) + body
 
 
+def describe(about: dict[str, Any]) -> bytes:
+    """A description, sealed: its last value is the checksum of all before that one's comma."""
+    text = json.dumps(about)[:-1].encode()
+    return text + f', "crc32c": "{crc32c(text):08x}"}}\n'.encode()
+
+
 def sample_of(sent: bytes) -> int:
     return int(struct.unpack_from("<Q", sent, 8)[0])
 
@@ -161,7 +167,8 @@ class Handler(BaseHTTPRequestHandler):
         elif self.node.drips:
             self.drip()
         elif len(parts) == 3:
-            self.reply(200, json.dumps(shelf.describe(parts[2]) | self.node.lies).encode())
+            about = self.node.spoil_description(describe(shelf.describe(parts[2]) | self.node.lies))
+            self.reply(200, about)
         else:
             asked = parse_qs(query)
             has_fields = self.node.knows_fields and asked.get("fields") == ["1"]
@@ -428,6 +435,7 @@ class Node:
         self.token, self.context = token, context
         self.misbehave: Callable[[Handler, list[bytes]], None] = behave
         self.spoil_page: Callable[[bytes], bytes] = lambda page: page
+        self.spoil_description: Callable[[bytes], bytes] = lambda text: text
         self.lies: dict[str, Any] = {}
         self.refuses_pipelines = False
         self.drips = False  # instead of telling what it holds

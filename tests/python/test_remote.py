@@ -230,6 +230,32 @@ def test_replicas_with_different_data_are_refused(tmp_path, folder):
         assert second.address in str(caught.value)
 
 
+@pytest.mark.parametrize("classes", [["ant", "cat", "bee"], []])
+def test_replicas_with_other_names_of_classes_are_refused(classes, folder):
+    """The hash covers samples and the numbers of their labels, not the names of those."""
+    with Node(x=folder) as first, Node(x=folder) as second:
+        second.lies = {"classes": classes}
+        with pytest.raises(penstock.InvalidError, match="classes have other names") as caught:
+            penstock.Dataset(f"penstock://{first.address},{second.address}/x")
+        assert first.address in str(caught.value)
+        assert second.address in str(caught.value)
+
+
+def test_a_replica_that_comes_with_other_names_of_classes_is_not_used(
+    folder, plain_ops, monkeypatch
+):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "2")
+    with Node(x=folder) as first, Node(x=folder) as second:
+        second.stop()
+        dataset = penstock.Dataset(f"penstock://{first.address},{second.address}/x")
+        first.stop()
+        second.lies = {"classes": ["ant", "cat", "bee"]}
+        second.start()
+        with pytest.raises(penstock.InputOutputError, match="its classes are others"):
+            list(penstock.Loader(dataset, plain_ops, 4))
+        assert not second.orders
+
+
 @pytest.mark.parametrize("how", ["token", "samples"])
 def test_a_replica_that_refuses_is_routed_around(how, folder, stream):
     with Node(pictures=folder) as first, Node(pictures=folder) as second:
@@ -332,19 +358,43 @@ def test_a_server_that_comes_back_with_other_data_is_not_believed(
         node.shelves["x"] = node_double.Shelf(penstock.Dataset(other))
         with pytest.raises(penstock.InputOutputError, match="says: it holds another dataset"):
             remote.read(1)
-        node.lies = {"hash": "\x1b[2J\n" + "0" * 60}
-        with pytest.raises(penstock.InputOutputError, match="another") as caught:
-            remote.read(1)
-        assert str(caught.value).isprintable()
 
 
-def test_a_server_that_comes_back_and_does_not_stop_talking_is_not_heard_out(node, monkeypatch):
+@pytest.mark.parametrize(
+    ("lies", "words"),
+    [
+        ({"unknown": "x" * 100000}, "says of its dataset is longer than"),
+        ({"hash": "\x1b[2J\n" + "0" * 60}, "has no hash"),
+    ],
+    ids=["endless", "nonsense"],
+)
+def test_a_server_that_comes_back_with_nonsense_is_waited_for(lies, words, node, monkeypatch):
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
     remote = penstock.Dataset(node.url("pictures"))
-    node.lies = {"unknown": "x" * 100000}
+    node.lies = lies
     node.misbehave = node_double.reset_at_once
-    with pytest.raises(penstock.InputOutputError, match="says of its dataset is longer than"):
+    with pytest.raises(penstock.InputOutputError, match=words) as caught:
         remote.read(1)
+    assert str(caught.value).isprintable()
+
+
+def test_a_server_that_comes_back_and_is_heard_wrongly_is_asked_again(
+    node, folder, plain_ops, digests
+):
+    remote = penstock.Dataset(node.url("pictures"))
+    texts: list[bytes] = []
+
+    def flip_once(text: bytes) -> bytes:
+        texts.append(text)
+        return text.replace(b"ant", b"aut") if len(texts) == 1 else text
+
+    node.spoil_description = flip_once
+    node.misbehave = lambda handler, frames: (
+        node_double.behave if texts else node_double.reset_at_once
+    )(handler, frames)
+    found = digests(penstock.Loader(remote, plain_ops, 4))
+    assert found == digests(penstock.Loader(folder, plain_ops, 4))
+    assert len(texts) >= 2
 
 
 # ---- faults ----

@@ -118,6 +118,7 @@ def test_a_wrong_token_is_said_clearly(folder, monkeypatch, tmp_path):
         ({"count": N + 1}, "other samples"),
         ({"page": 0}, "samples a page"),
         ({"page": 2**17}, "samples a page"),
+        ({"count": 2**17, "page": 1}, "samples a page"),
         ({"bytes": 1}, "the manifest gives"),
         ({"classes": ["ant", "ant"]}, "names a class twice"),
         ({"classes": ["ant"]}, "fewer classes"),
@@ -229,6 +230,32 @@ def test_pages_that_are_always_damaged_are_an_error(node, folder, monkeypatch):
             penstock.Dataset(url)
 
 
+@pytest.mark.parametrize("bit", [0, 7, 300, -9, -24 * 8 + 3])
+def test_a_description_that_was_damaged_is_asked_for_again(bit, node, folder):
+    answers = iter(range(100))
+
+    def flip(text: bytes) -> bytes:
+        if next(answers) > 1:
+            return text
+        at = bit // 8 % len(text)
+        return text[:at] + bytes([text[at] ^ 1 << bit % 8]) + text[at + 1 :]
+
+    node.spoil_description = flip
+    assert penstock.Dataset(node.url("pictures")).hash == penstock.Dataset(folder).hash
+    assert asked(node) == 3
+
+
+def test_a_description_that_is_always_damaged_is_an_error(node, folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    node.spoil_description = lambda text: text.replace(b"ant", b"aunt")
+    with pytest.raises(penstock.InputOutputError, match="another checksum") as caught:
+        penstock.Dataset(node.url("pictures"))
+    assert node.address in str(caught.value)
+    with Node(pictures=folder) as other:
+        url = f"penstock://{node.address},{other.address}/pictures"
+        assert penstock.Dataset(url).classes == ["ant", "bee", "cat"]
+
+
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_ctrl_c_ends_the_wait_for_a_page(replicas, node, monkeypatch):
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "600")
@@ -274,7 +301,7 @@ def test_tls_is_spoken_and_certificates_are_checked(certificate, folder, stream,
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with Node(context=context, pictures=folder) as node:
-        with pytest.raises(penstock.InputOutputError, match="certificate"):
+        with pytest.raises(penstock.InputOutputError, match=r"certificate.*PENSTOCK_CA_FILE"):
             penstock.Dataset(node.url("pictures"))
         monkeypatch.setenv("PENSTOCK_CA_FILE", f"{certificate}.crt")
         assert stream(node.url("pictures")) == stream(folder)

@@ -55,7 +55,9 @@ def test_what_is_served_is_told(node: Node, folder: Path) -> None:
     root = json.load(node.get("/v1"))
     assert (root["server"], root["protocol"], root["cpus"]) == ("penstock", 1, 2)
     assert [one["name"] for one in root["datasets"]] == ["data"]
-    one = json.load(node.get("/v1/data/data"))
+    text = node.get("/v1/data/data").read()
+    one = json.loads(text)
+    assert text[-24:] == f', "crc32c": "{crc32c(text[:-24]):08x}"}}\n'.encode()
     assert one["hash"] == dataset.hash == root["datasets"][0]["hash"]
     assert (one["count"], one["kind"]) == (len(dataset), "folder")
     assert one["classes"] == ["ant", "bee", "cat"]
