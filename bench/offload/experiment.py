@@ -107,6 +107,8 @@ class Experiment:
 
     def _policies(self, cell: Cell) -> list[str]:
         wanted = [policy for policy in cell.policies if policy in self._options.policies]
+        if wanted and cell.is_beside:
+            wanted = list(cell.policies)  # of half a pair nothing can be told
         if not self._options.close:
             return wanted
         from bench.offload.verdicts import WITHIN, behind, best_other

@@ -83,7 +83,8 @@ class Cell:
         )
         device = f"device {self.rate:g}/s" if self.rate else "no device"
         client = f", client {self.client:g} cores" if self.client else ""
-        return f"{self.link:g} Mbit/s, {cores}, {device}{client}"
+        beside = ", policies at once" if self.is_beside else ""
+        return f"{self.link:g} Mbit/s, {cores}, {device}{client}{beside}"
 
     def stored(self) -> dict[str, Any]:
         """As JSON gives it back."""

@@ -216,6 +216,13 @@ def tenth(report: dict[str, Any], stored: Stored) -> list[Check]:
     return [Check(what, ours < theirs, told)]
 
 
+def _counted(stored: Stored, n_seeds: int) -> str:
+    """How many runs a mean is of, and whether what it compares ran under the same conditions."""
+    if not stored["cell"].get("is_beside"):
+        return f"{n_seeds} seeds, one run after another" if n_seeds > 1 else "one seed"
+    return f"{n_seeds} pairs, both at once" if n_seeds > 1 else "one pair"
+
+
 def _lost(stored: Stored, why: str) -> list[Check]:
     """Whether `auto` keeps up with `none` where the network is not what is slow, and what it sends."""
     if not ratios(stored, OURS, "seconds"):
@@ -226,13 +233,15 @@ def _lost(stored: Stored, why: str) -> list[Check]:
     )
     what = f"{stored['cell']['data']}: not bound by I/O but by {why}"
     told = f"{shown(sent, 1)} % of the bytes of {BASELINE}"
-    is_apart = abs(time["mean"] - 100 * IDLE_LOSS) > (time["half"] or 0)
+    half = time["half"]
+    is_apart = half is not None and abs(time["mean"] - 100 * IDLE_LOSS) > half
     unsure = "" if is_apart else ", which does not tell it apart from 2 %"
+    of = _counted(stored, len(ratios(stored, OURS, "seconds")))
     return [
         Check(
             f"{what}, {OURS} loses less than 2 %",
             time["mean"] < 100 * IDLE_LOSS,
-            f"{shown(time, 1)} % of its time{unsure}, {told}",
+            f"{shown(time, 1)} % of its time ({of}){unsure}, {told}",
         ),
         Check(f"{what}, {OURS} offloads nothing", sent["mean"] > 100 * IDLE_BYTES, told),
     ]

@@ -154,6 +154,9 @@ def test_pairs_are_run_at_once_and_as_pairs(tmp_path, monkeypatch):
     bench._save()
     again = Rehearsal(options, monkeypatch, [BESIDE])
     assert again.at_once == [["auto", "none"]]  # half a pair is none
+    bench._save()
+    half = options_for(tmp_path, "--seeds", "4", "--policies", "auto")
+    assert Rehearsal(half, monkeypatch, [BESIDE]).at_once == [["auto", "none"]]
 
 
 def test_a_pair_is_repeated_if_one_of_it_was_disturbed(tmp_path, monkeypatch):

@@ -149,13 +149,20 @@ def test_an_idle_job_sends_what_none_sends():
     report = report_with(idle, {"none": [run_with(10, 1000)], "auto": [run_with(10.1, 700)]})
     loss, bytes_sent = verdicts.idle(report["cells"]["idle/photos"])
     assert loss.holds is True
-    assert loss.told == "101.0 % of its time, 70.0 % of the bytes of none"
+    assert (
+        loss.told
+        == "101.0 % of its time (one seed), which does not tell it apart from 2 %, 70.0 % of the bytes of none"
+    )
     assert bytes_sent.holds is False
     runs = {"none": [run_with(10, 1000)] * 2, "auto": [run_with(10.1, 995), run_with(10.2, 995)]}
     loss, bytes_sent = verdicts.idle(report_with(idle, runs)["cells"]["idle/photos"])
     assert loss.holds is True and bytes_sent.holds is True  # by the means
+    of = "2 seeds, one run after another"
     unsure = "which does not tell it apart from 2 %"
-    assert loss.told == f"101.5 ± 6.4 % of its time, {unsure}, 99.5 ± 0.0 % of the bytes of none"
+    assert (
+        loss.told
+        == f"101.5 ± 6.4 % of its time ({of}), {unsure}, 99.5 ± 0.0 % of the bytes of none"
+    )
 
 
 def test_a_job_that_waits_for_its_own_processor_offloads_nothing_and_loses_nothing():
@@ -165,6 +172,11 @@ def test_a_job_that_waits_for_its_own_processor_offloads_nothing_and_loses_nothi
         runs = {"none": [run_with(10, 1000)], "auto": [run_with(seconds, sent)]}
         checks = verdicts.client(report_with(client, runs)["cells"]["client/photos"])
         assert tuple(check.holds for check in checks) == holds
+    runs = {"none": [run_with(10, 1000)] * 3, "auto": [run_with(10.1, 1000)] * 3}
+    stored = report_with(replace(client, is_beside=True), runs)["cells"]["client/photos"]
+    assert verdicts.client(stored)[0].told.startswith(
+        "101.0 ± 0.0 % of its time (3 pairs, both at once), 100.0"
+    )
 
 
 def test_a_tenth_is_compared_with_sophon_that_has_all():
