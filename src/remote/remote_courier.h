@@ -19,6 +19,7 @@ typedef struct pen__remote_route {
     bool is_checked[PEN__REMOTE_MAX_SERVERS];          /* holds the right dataset, for sure */
     pen__identity identities[PEN__REMOTE_MAX_SERVERS]; /* of each shard */
     size_t max_description[PEN__REMOTE_MAX_SERVERS];   /* of each shard, in bytes */
+    int64_t max_bytes; /* of memory, for all that is kept of descriptions and manifests */
 } pen__remote_route;
 
 /* `http` is taken over, also on failure.  PEN_ENOMEM. */

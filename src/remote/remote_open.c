@@ -105,13 +105,19 @@ static int64_t patience_until(const opening *o, int64_t until_ns)
     return left_ns > o->http->stall_ns ? left_ns : o->http->stall_ns;
 }
 
+/* What is left to a part: 0 would be without limit. */
+static int64_t bounded(int64_t left_bytes)
+{
+    return left_bytes > 1 ? left_bytes : 1;
+}
+
 static int describe(opening *o, int server, int64_t patience_ns, pen__part *part,
                     pen__http_answer *answer, pen_error *err)
 {
     int rc = ask(o, server, "", PEN__PART_MAX_DESCRIPTION, patience_ns, answer);
     if (rc)
         return explain(o, server, rc, answer, err);
-    part->max_bytes = o->left_bytes;
+    part->max_bytes = bounded(o->left_bytes);
     rc = pen__part_describe(part, o->body.data ? o->body.data : "", o->body.len, err);
     if (rc == PEN_EIO)
         answer->status = 0; /* damaged: as good as none */
@@ -304,7 +310,7 @@ static int fill_part(opening *o, int shard, int server, pen__part *part, pen_err
 {
     int rc = 0;
     const int64_t before = o->done, before_bytes = pen__part_bytes(part);
-    part->max_bytes = o->left_bytes + before_bytes;
+    part->max_bytes = bounded(o->left_bytes + before_bytes);
     for (int64_t page = 0; rc == 0 && (int64_t)part->index.n < part->count; page++) {
         rc = get_page(o, shard, &server, page, err);
         if (rc)
@@ -346,7 +352,7 @@ int pen__remote_fill(pen_dataset *ds, pen__remote_route *route, const pen__http 
 {
     int n = route->url.n_shards;
     opening o = {.route = route, .http = http, .opts = opts, .easy = curl_easy_init()};
-    o.left_bytes = pen__parts_max_bytes();
+    o.left_bytes = route->max_bytes;
     o.until_ns = pen__now_ns() + http->timeout_ns;
     pen__rng_init(&o.dice,
                   (uint64_t)pen__now_ns() ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&o,

@@ -30,6 +30,7 @@ static int fill(pen_dataset *ds, const char *spec, pen__remote_route *route,
     int rc = pen__remote_url_parse(&route->url, spec, err);
     if (rc)
         return rc;
+    route->max_bytes = pen__parts_max_bytes();
     rc = pen__http_init(&http, err);
     if (rc == 0)
         rc = pen__remote_fill(ds, route, &http, opts, err);

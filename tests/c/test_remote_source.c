@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "remote/remote_open.h"
 #include "source/source.h"
 
 enum { N_FILES = 40, N_THREADS = 8 };
@@ -30,6 +31,7 @@ static struct node {
     int port;
     _Atomic int mood, n_moody; /* that many POSTs, then good again */
     _Atomic int n_posts, n_connections;
+    _Atomic int n_zeros;         /* in the name of the second class */
     _Atomic(const char *) cores; /* what it says of its processors, or NULL */
     _Atomic uint64_t job;        /* of the last POST */
 } node;
@@ -53,12 +55,12 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
 
 static enum MHD_Result describe(struct MHD_Connection *connection)
 {
-    char json[512];
+    char json[8192];
     snprintf(json, sizeof json,
              "{\"count\": %lld, \"bytes\": %lld, \"hash\": \"%s\", \"page\": 16, "
-             "\"classes\": [\"c0\", \"c1\"]}",
+             "\"classes\": [\"c0\", \"c%0*d\"]}",
              (long long)pen_dataset_count(node.ds), (long long)pen_dataset_bytes(node.ds),
-             pen_dataset_hash(node.ds));
+             pen_dataset_hash(node.ds), atomic_load(&node.n_zeros) + 1, 1);
     seal_text(json, sizeof json);
     return reply(connection, 200, json, strlen(json));
 }
@@ -186,6 +188,7 @@ static int node_setup(void **state)
     atomic_store(&node.n_moody, 0);
     atomic_store(&node.n_posts, 0);
     atomic_store(&node.n_connections, 0);
+    atomic_store(&node.n_zeros, 0);
     atomic_store(&node.cores, NULL);
     start_daemon(0);
     return 0;
@@ -240,6 +243,56 @@ static void a_remote_dataset_is_what_the_server_has(void **state)
     assert_int_equal(pen_dataset_read(ds, N_FILES, small, 1, &err), PEN_EINVAL);
     assert_int_equal(pen_dataset_field_length(ds, 0, PEN_FIELD_TXT), PEN_ENOTFOUND);
     pen_dataset_unref(ds);
+}
+
+/* Open so many shards, all of them this node's, with so much memory for what they hold. */
+static int fill_shards(int n, int64_t max_bytes)
+{
+    char spec[256] = "penstock://";
+    for (int i = 0; i < n; i++)
+        snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s127.0.0.1:%d", i ? "+" : "",
+                 node.port);
+    strcat(spec, "/pictures");
+    static pen__remote_route route;
+    route = (pen__remote_route){.max_bytes = max_bytes};
+    const pen_dataset_opts opts = {.struct_size = sizeof opts};
+    pen_dataset ds = {0};
+    pen__http http;
+    pen_error err = {0};
+    assert_int_equal(pen__remote_url_parse(&route.url, spec, &err), 0);
+    assert_int_equal(pen__http_init(&http, &err), 0);
+    int rc = pen__remote_fill(&ds, &route, &http, &opts, &err);
+    assert_int_equal(rc, err.code);
+    assert_int_equal(ds.index.n, rc == 0 ? n * N_FILES : 0);
+    pen__http_fini(&http);
+    pen__index_fini(&ds.index);
+    pen__intern_fini(&ds.classes);
+    pen__free(ds.headers);
+    return rc;
+}
+
+/* The least memory that they can be opened with. */
+static int64_t memory_for_shards(int n)
+{
+    int64_t too_little = 0, enough = 1 << 20;
+    assert_int_equal(fill_shards(n, enough), 0);
+    while (enough - too_little > 1) {
+        const int64_t middle = (too_little + enough) / 2;
+        const int rc = fill_shards(n, middle);
+        assert_true(rc == 0 || rc == PEN_ELIMIT);
+        *(rc == 0 ? &enough : &too_little) = middle;
+    }
+    return enough;
+}
+
+static void what_shards_hold_is_counted_together(void **state)
+{
+    (void)state;
+    const int64_t one = memory_for_shards(1);
+    assert_true(one >= pen__index_bytes(&node.ds->index));
+    assert_int_equal(memory_for_shards(2), 2 * one);
+    atomic_store(&node.n_zeros, 6000);
+    assert_true(memory_for_shards(1) >= one + 4000);
 }
 
 typedef struct reader {
@@ -538,6 +591,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         NODE_TEST(a_remote_dataset_is_what_the_server_has),
+        NODE_TEST(what_shards_hold_is_counted_together),
         NODE_TEST(threads_share_a_few_connections),
         NODE_TEST(what_fails_is_asked_for_again),
         NODE_TEST(a_server_that_goes_is_waited_for),
