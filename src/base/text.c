@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <penstock/error.h>
+
 #include "base/mem.h"
 
 static bool reserve(pen__text *text, size_t more)
@@ -109,6 +111,47 @@ void pen__text_add_json(pen__text *text, const char *bytes, size_t len)
         i += n ? n : 1;
     }
     pen__text_add(text, "\"");
+}
+
+bool pen__text_is_utf8(const char *bytes, size_t len)
+{
+    for (size_t i = 0, n; i < len; i += n) {
+        n = utf8_length((const unsigned char *)bytes + i, len - i);
+        if (n == 0)
+            return false;
+    }
+    return true;
+}
+
+void pen__text_add_hex(pen__text *text, const char *bytes, size_t len)
+{
+    pen__text_add(text, "\"");
+    for (size_t i = 0; i < len; i++)
+        pen__text_add(text, "%02x", (unsigned char)bytes[i]);
+    pen__text_add(text, "\"");
+}
+
+static int hex_value(char digit)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *found = digit ? strchr(digits, digit) : NULL;
+    return found ? (int)(found - digits) : -1;
+}
+
+int64_t pen__text_from_hex(const char *hex, size_t len, char *dst, size_t dst_cap)
+{
+    if (len % 2 != 0)
+        return PEN_EINVAL;
+    if (len / 2 >= dst_cap)
+        return PEN_ENOSPC;
+    for (size_t i = 0; i < len; i += 2) {
+        const int high = hex_value(hex[i]), low = hex_value(hex[i + 1]);
+        if (high < 0 || low < 0)
+            return PEN_EINVAL;
+        dst[i / 2] = (char)(high << 4 | low);
+    }
+    dst[len / 2] = '\0';
+    return (int64_t)(len / 2);
 }
 
 /* Every value but the first follows one of these. */

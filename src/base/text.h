@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Zero-initialise; a failed allocation sets `failed` and later calls do nothing,
  * so one check at the end is enough. */
@@ -17,6 +18,13 @@ typedef struct pen__text {
 void pen__text_add(pen__text *text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* A quoted JSON string; bytes that are no valid UTF-8 become U+FFFD. */
 void pen__text_add_json(pen__text *text, const char *bytes, size_t len);
+/* Would they all be kept in a JSON string? */
+bool pen__text_is_utf8(const char *bytes, size_t len);
+/* A quoted string of two hex digits a byte. */
+void pen__text_add_hex(pen__text *text, const char *bytes, size_t len);
+/* Its bytes, with a NUL behind them.  Returns their number, PEN_EINVAL where it is no hex, or
+ * PEN_ENOSPC. */
+int64_t pen__text_from_hex(const char *hex, size_t len, char *dst, size_t dst_cap);
 /* As strtod in the C locale, whatever the program's is; *end is `text` where no number begins. */
 double pen__text_number(const char *text, char **end);
 /* How many values JSON text has at most, without making a tree of it, which takes a hundred times

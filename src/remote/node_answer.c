@@ -128,6 +128,21 @@ enum MHD_Result pen__answer_root(pen__exchange *x)
     return pen__answer_text(x, MHD_HTTP_OK, json_type, &text);
 }
 
+/* The names, each by `add`.  Are they all UTF-8?  Files, and so directories, may have any names. */
+static bool add_classes(pen__text *text, const pen_dataset *ds,
+                        void (*add)(pen__text *, const char *, size_t))
+{
+    bool are_text = true;
+    for (int64_t i = 0; i < pen_dataset_class_count(ds); i++) {
+        const char *name = pen_dataset_class_name(ds, i);
+        const size_t len = strlen(name);
+        pen__text_add(text, i ? ", " : "");
+        add(text, name, len);
+        are_text = are_text && pen__text_is_utf8(name, len);
+    }
+    return are_text;
+}
+
 int pen__served_describe(pen__served *served)
 {
     const pen_dataset *ds = served->ds;
@@ -136,10 +151,10 @@ int pen__served_describe(pen__served *served)
     add_dataset(text, served);
     pen__text_add(text, ", \"kind\": \"%s\", \"classes\": [",
                   pen_source_kind_name(pen_dataset_kind(ds)));
-    for (int64_t i = 0; i < pen_dataset_class_count(ds); i++) {
-        const char *name = pen_dataset_class_name(ds, i);
-        pen__text_add(text, i ? ", " : "");
-        pen__text_add_json(text, name, strlen(name));
+    const bool are_text = add_classes(text, ds, pen__text_add_json);
+    if (!are_text) {
+        pen__text_add(text, "], \"class_bytes\": [");
+        add_classes(text, ds, pen__text_add_hex);
     }
     pen__text_add(text, "], \"page\": %d", PEN__NODE_PAGE);
     if (!text->failed)

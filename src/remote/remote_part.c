@@ -76,19 +76,52 @@ static int check_size(const pen__part *part, const char *json, size_t len, pen_e
                      n, (long long)(part->max_bytes / 1000000));
 }
 
-static int take_classes(pen__part *part, const json_t *classes, pen_error *err)
+/* A class's name into `number`; `bytes` is scratch for one that is told in hex, or NULL. */
+static int take_class(pen__part *part, const json_t *name, char *bytes, int64_t *number,
+                      pen_error *err)
+{
+    const char *text = json_string_value(name);
+    size_t len = json_string_length(name);
+    if (text && bytes) {
+        const int64_t n = pen__text_from_hex(text, len, bytes, len + 1);
+        text = n < 0 ? NULL : bytes;
+        len = n < 0 ? 0 : (size_t)n;
+    }
+    if (!text || len != strlen(text))
+        return odd(err, "has a class without a name");
+    *number = pen__intern_put(&part->classes, text, len);
+    return *number < 0 ? pen__fail(err, PEN_ENOMEM, -1, "out of memory") : 0;
+}
+
+static int take_names(pen__part *part, const json_t *classes, char *bytes, pen_error *err)
 {
     for (size_t i = 0; i < json_array_size(classes); i++) {
-        const json_t *name = json_array_get(classes, i);
-        const char *text = json_string_value(name);
-        if (!text || json_string_length(name) != strlen(text))
-            return odd(err, "has a class without a name");
-        int64_t number = pen__intern_put(&part->classes, text, strlen(text));
-        if (number < 0)
-            return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+        int64_t number;
+        const int rc = take_class(part, json_array_get(classes, i), bytes, &number, err);
+        if (rc)
+            return rc;
         if (number != (int64_t)i)
             return odd(err, "names a class twice");
     }
+    return 0;
+}
+
+/* Names that are no UTF-8 stand in a list of their own, with all others, in hex. */
+static int take_classes(pen__part *part, const json_t *root, size_t text_len, pen_error *err)
+{
+    const json_t *classes = json_object_get(root, "classes");
+    const json_t *in_hex = json_object_get(root, "class_bytes");
+    if ((classes && !json_is_array(classes)) || (in_hex && !json_is_array(in_hex)))
+        return odd(err, "has classes that are no list");
+    if (in_hex && json_array_size(in_hex) != json_array_size(classes))
+        return odd(err, "has two numbers of classes");
+    char *bytes = in_hex ? pen__malloc(text_len + 1) : NULL;
+    if (in_hex && !bytes)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    const int rc = take_names(part, in_hex ? in_hex : classes, bytes, err);
+    pen__free(bytes);
+    if (rc)
+        return rc;
     /* all of them, in order, each with its NUL */
     pen__digest(part->classes.bytes, part->classes.n_bytes, part->identity.classes);
     return 0;
@@ -124,11 +157,8 @@ int pen__part_describe(pen__part *part, const char *json, size_t len, pen_error 
         return odd(err, "is no JSON");
     }
     rc = take_numbers(part, root, err);
-    const json_t *classes = json_object_get(root, "classes");
-    if (rc == 0 && classes && !json_is_array(classes))
-        rc = odd(err, "has classes that are no list");
     if (rc == 0)
-        rc = take_classes(part, classes, err);
+        rc = take_classes(part, root, len, err);
     json_decref(root);
     return rc;
 }

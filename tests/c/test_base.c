@@ -202,6 +202,28 @@ static void json_strings_are_escaped_and_valid(void **state)
     pen__text_fini(&text);
 }
 
+static void any_bytes_are_hex_and_back(void **state)
+{
+    (void)state;
+    pen__text text = {0};
+    char bytes[256], back[257];
+    for (int i = 0; i < 256; i++)
+        bytes[i] = (char)i;
+    pen__text_add_hex(&text, bytes, sizeof bytes);
+    assert_int_equal(text.len, 2 + 512);
+    assert_int_equal(pen__text_from_hex(text.data + 1, 512, back, 257), 256);
+    assert_memory_equal(back, bytes, 256);
+    assert_int_equal(back[256], 0);
+    assert_int_equal(pen__text_from_hex(text.data + 1, 512, back, 256), PEN_ENOSPC);
+    assert_int_equal(pen__text_from_hex("abc", 3, back, 257), PEN_EINVAL);
+    static const char *const odd[] = {"0g", "g0", "AB", "0\0", " 1"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
+        assert_int_equal(pen__text_from_hex(odd[i], 2, back, 257), PEN_EINVAL);
+    assert_true(pen__text_is_utf8("", 0) && pen__text_is_utf8("a\xc3\xa9", 3));
+    assert_false(pen__text_is_utf8("a\xe9", 2) || pen__text_is_utf8("a\xc3\xa9", 2));
+    pen__text_fini(&text);
+}
+
 static void numbers_are_read_whatever_the_locale_is(void **state)
 {
     (void)state;
@@ -241,6 +263,7 @@ int main(void)
         cmocka_unit_test(the_nth_allocation_fails_once),
         cmocka_unit_test(a_reason_gets_a_prefix_and_never_overflows),
         cmocka_unit_test(json_strings_are_escaped_and_valid),
+        cmocka_unit_test(any_bytes_are_hex_and_back),
         cmocka_unit_test(numbers_are_read_whatever_the_locale_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

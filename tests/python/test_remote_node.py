@@ -18,7 +18,7 @@ from pathlib import Path
 
 import node_process
 import pytest
-from conftest import write_folder
+from conftest import picture, write_folder
 from interrupting import interrupt, pause
 
 import penstock
@@ -54,6 +54,36 @@ def serving(*arguments: object) -> Iterator[int]:
         yield port
     finally:
         end(server)
+
+
+def write_classes(root: Path, names: list[bytes]) -> Path:
+    """A picture in a directory of each of these names."""
+    for number, name in enumerate(names):
+        place = root / os.fsdecode(name)
+        place.mkdir(parents=True)
+        picture(number).save(place / f"{number}.png")
+    return root
+
+
+def test_classes_may_have_any_names(tmp_path, stream):
+    """They are bytes, as names of directories are; and never two that are one."""
+    names = [b"caf\xe8", b"caf\xe9", "caf\xe9".encode(), b"q"]
+    whole = write_classes(tmp_path / "whole", names)
+    parts = [write_classes(tmp_path / str(i), of) for i, of in enumerate((names[:2], names[1:]))]
+    local = penstock.Dataset(whole)
+    assert local.classes == sorted(map(os.fsdecode, names), key=os.fsencode)
+    with serving(*("--name", "a", whole), *("--name", "b", parts[0])) as port:
+        url = f"penstock://127.0.0.1:{port}"
+        remote = penstock.Dataset(f"{url}/a")
+        assert (remote.classes, remote.keys()) == (local.classes, local.keys())
+        assert stream(f"{url}/a", epochs=1) == stream(whole, epochs=1)
+        with serving("--name", "b", parts[1]) as other:
+            both = penstock.Dataset(f"{url}+127.0.0.1:{other}/b")
+            assert both.classes == local.classes
+            labels = [both.classes[both.label(i)] for i in range(len(both))]
+            assert labels == [os.fsdecode(names[i]) for i in (0, 1, 2, 1, 3)]
+            with pytest.raises(penstock.InvalidError, match="replicas"):
+                penstock.Dataset(f"{url},127.0.0.1:{other}/b")
 
 
 @pytest.fixture(scope="module")

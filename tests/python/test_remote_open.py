@@ -123,6 +123,12 @@ def test_a_wrong_token_is_said_clearly(folder, monkeypatch, tmp_path):
         ({"classes": ["ant", "ant"]}, "names a class twice"),
         ({"classes": ["ant"]}, "fewer classes"),
         ({"classes": "ant"}, "no list"),
+        ({"class_bytes": "616e74"}, "no list"),
+        ({"class_bytes": ["616e74"]}, "two numbers of classes"),
+        ({"class_bytes": ["61", "6", "63"]}, "class without a name"),
+        ({"class_bytes": ["61", "6g", "63"]}, "class without a name"),
+        ({"class_bytes": ["61", "62", "6300"]}, "class without a name"),
+        ({"class_bytes": ["61", "62", "62"]}, "names a class twice"),
     ],
 )
 def test_a_description_that_lies_is_found_out(lies, words, node):
