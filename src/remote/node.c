@@ -259,10 +259,11 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
         return rc;
     memcpy(served->name, chosen, sizeof chosen);
     served->header_lock = &node->header_lock;
-    if (pen__served_describe(served) != 0) {
+    rc = pen__served_describe(served, err);
+    if (rc) {
         pen__text_fini(&served->description);
         pen_dataset_unref(served->ds);
-        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+        return rc;
     }
     if (node->opts.use_index)
         pen__index_open(served);

@@ -11,6 +11,7 @@
 #include "base/crc32c.h"
 #include "base/fail.h"
 #include "remote/node_impl.h"
+#include "remote/remote_part.h"
 
 enum { BLOCK_BYTES = 32 * 1024 }; /* asked for at a time */
 
@@ -143,7 +144,22 @@ static bool add_classes(pen__text *text, const pen_dataset *ds,
     return are_text;
 }
 
-int pen__served_describe(pen__served *served)
+/* Clients take so much and no more: better none of them is served, and it is known why, than each
+ * refuses what it gets. */
+static int check_description(const pen__served *served, pen_error *err)
+{
+    const pen__text *text = &served->description;
+    if (text->failed)
+        return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
+    if (text->len <= PEN__PART_MAX_DESCRIPTION)
+        return 0;
+    return pen__fail(err, PEN_ELIMIT, -1,
+                     "dataset '%s' cannot be served: its description, most of it names of classes, "
+                     "takes %zu bytes, and clients take %d at most",
+                     served->name, text->len, (int)PEN__PART_MAX_DESCRIPTION);
+}
+
+int pen__served_describe(pen__served *served, pen_error *err)
 {
     const pen_dataset *ds = served->ds;
     pen__text *text = &served->description;
@@ -159,7 +175,7 @@ int pen__served_describe(pen__served *served)
     pen__text_add(text, "], \"page\": %d", PEN__NODE_PAGE);
     if (!text->failed)
         pen__text_add(text, ", \"crc32c\": \"%08x\"}\n", pen__crc32c(0, text->data, text->len));
-    return text->failed ? PEN_ENOMEM : 0;
+    return check_description(served, err);
 }
 
 /* There may be thousands of classes, and as many who ask and do not read: all get the same bytes.

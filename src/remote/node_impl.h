@@ -421,8 +421,8 @@ enum MHD_Result pen__answer_text(pen__exchange *exchange, unsigned status, const
 enum MHD_Result pen__answer_with(pen__exchange *exchange, unsigned status,
                                  struct MHD_Response *response, const char *type);
 enum MHD_Result pen__answer_root(pen__exchange *exchange);
-/* Write its description, once and for all; PEN_ENOMEM. */
-int pen__served_describe(pen__served *served);
+/* Write its description, once and for all; PEN_ENOMEM; PEN_ELIMIT: no client would take it. */
+int pen__served_describe(pen__served *served, pen_error *err);
 enum MHD_Result pen__answer_dataset(pen__exchange *exchange);
 enum MHD_Result pen__answer_block(pen__exchange *exchange);
 enum MHD_Result pen__answer_frames(pen__exchange *exchange);

@@ -16,6 +16,7 @@
 #include "openmetrics.h"
 #include "pictures.h"
 #include "remote/remote_http.h"
+#include "remote/remote_part.h"
 #include "telemetry/limits.h"
 
 enum { N_PICTURES = 23 };
@@ -463,6 +464,46 @@ static void what_makes_no_sense_is_refused_at_once(void **state)
     pen_node_free(node);
 }
 
+/* A node of one row, whose class has a name of so many letters. */
+static int add_class(pen_node **node, size_t name_len, pen_error *err)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/one.csv", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fprintf(file, "path,label\nclass0/0000.jpg,");
+    for (size_t i = 0; i < name_len; i++)
+        fputc('x', file);
+    fputc('\n', file);
+    assert_int_equal(fclose(file), 0);
+    const pen_node_opts opts = plain();
+    assert_int_equal(pen_node_create(node, &opts, NULL), 0);
+    const int rc = pen_node_add(*node, "long", path, NULL, err);
+    remove(path);
+    return rc;
+}
+
+static void a_description_that_no_client_would_take_is_refused_at_the_start(void **state)
+{
+    (void)state;
+    pen_node *node;
+    pen_error err;
+    size_t len;
+    assert_int_equal(add_class(&node, 1, &err), 0);
+    assert_int_equal(pen_node_start(node, &err), 0);
+    assert_int_equal(get(port_of(node), "/v1/data/long"), 200);
+    body_of_answer(&len);
+    pen_node_free(node);
+    const size_t most = PEN__PART_MAX_DESCRIPTION - (len - 1);
+    assert_int_equal(add_class(&node, most, &err), 0);
+    pen_node_free(node);
+    assert_int_equal(add_class(&node, most + 1, &err), PEN_ELIMIT);
+    assert_non_null(strstr(err.text, "'long'"));
+    assert_non_null(strstr(err.text, " 16777217 bytes"));
+    assert_non_null(strstr(err.text, " 16777216 at most"));
+    pen_node_free(node);
+}
+
 static void too_many_requests_a_second_are_told_so(void **state)
 {
     (void)state;
@@ -874,6 +915,7 @@ int main(void)
         cmocka_unit_test(a_token_is_wanted_where_there_is_one),
         cmocka_unit_test(strange_hosts_are_refused_on_loopback),
         cmocka_unit_test(what_makes_no_sense_is_refused_at_once),
+        cmocka_unit_test(a_description_that_no_client_would_take_is_refused_at_the_start),
         cmocka_unit_test(too_many_requests_a_second_are_told_so),
         cmocka_unit_test(a_node_speaks_before_its_clients_give_up),
         cmocka_unit_test(a_client_that_has_used_its_cpu_time_gets_files),
