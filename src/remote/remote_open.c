@@ -133,11 +133,17 @@ static int compare(const opening *o, const pen__part *part, int first, const pen
     const pen__address *servers = o->route->url.servers;
     const pen__identity *a = &part->identity, *b = &other->identity;
     const char *name = o->route->url.name;
-    if (strcmp(a->samples, b->samples) != 0 || part->count != other->count)
+    if (strcmp(a->samples, b->samples) != 0)
         return pen__fail(err, PEN_EINVAL, -1,
                          "%s and %s are given as replicas, but their datasets '%s' differ: hashes "
                          "%s and %s; a shard with other samples follows a '+'",
                          servers[first].label, servers[server].label, name, a->samples, b->samples);
+    if (part->count != other->count) /* one of them lies */
+        return pen__fail(err, PEN_EINVAL, -1,
+                         "%s and %s are given as replicas, but their datasets '%s' differ: %lld "
+                         "and %lld samples, though both have the hash %s",
+                         servers[first].label, servers[server].label, name, (long long)part->count,
+                         (long long)other->count, a->samples);
     if (strcmp(a->classes, b->classes) != 0)
         return pen__fail(err, PEN_EINVAL, -1,
                          "%s and %s are given as replicas, but in their datasets '%s' classes have "

@@ -239,10 +239,14 @@ int pen__part_finish(pen__part *part, pen_error *err)
     if (rc)
         return rc;
     const char *theirs = part->identity.samples;
-    if (part->index.total_bytes != part->bytes || strcmp(hash, theirs) != 0)
+    if (strcmp(hash, theirs) != 0)
         return pen__fail(err, PEN_ECORRUPT, -1,
                          "the manifest gives the dataset hash %s, the server says %s", hash,
                          theirs);
+    if (part->index.total_bytes != part->bytes)
+        return pen__fail(err, PEN_ECORRUPT, -1,
+                         "the manifest has %lld bytes of samples, the server says %lld",
+                         (long long)part->index.total_bytes, (long long)part->bytes);
     return 0;
 }
 

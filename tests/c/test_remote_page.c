@@ -228,6 +228,29 @@ static void a_part_has_the_identity_of_what_is_served(void **state)
     pen_dataset_unref(all[1]);
 }
 
+static void what_the_manifest_has_otherwise_than_described_is_named(void **state)
+{
+    (void)state;
+    put_datasets();
+    pen_dataset *d = open_ok(in_tree("d"), NULL);
+    pen__part part = {0};
+    pen_error err = {0};
+    char words[160];
+    assert_int_equal(build(d, &part, 7, &err), 0);
+    const long long n = (long long)pen_dataset_bytes(d);
+    part.bytes++;
+    assert_int_equal(pen__part_finish(&part, &err), PEN_ECORRUPT);
+    snprintf(words, sizeof words, "has %lld bytes of samples, the server says %lld", n, n + 1);
+    assert_non_null(strstr(err.text, words));
+    assert_null(strstr(err.text, "hash"));
+    memset(part.identity.samples, '0', PEN__DIGEST_TEXT - 1);
+    assert_int_equal(pen__part_finish(&part, &err), PEN_ECORRUPT);
+    snprintf(words, sizeof words, "hash %s, the server says 00000000", pen_dataset_hash(d));
+    assert_non_null(strstr(err.text, words));
+    pen__part_fini(&part);
+    pen_dataset_unref(d);
+}
+
 static void parts_are_joined_with_the_union_of_their_classes(void **state)
 {
     (void)state;
@@ -472,6 +495,8 @@ int main(void)
         cmocka_unit_test(fields_are_kept_as_far_as_they_are_known),
         cmocka_unit_test_setup_teardown(a_part_has_the_identity_of_what_is_served, tree_setup,
                                         tree_teardown),
+        cmocka_unit_test_setup_teardown(what_the_manifest_has_otherwise_than_described_is_named,
+                                        tree_setup, tree_teardown),
         cmocka_unit_test_setup_teardown(parts_are_joined_with_the_union_of_their_classes,
                                         tree_setup, tree_teardown),
         cmocka_unit_test_setup_teardown(samples_take_no_more_memory_than_they_may, tree_setup,

@@ -230,6 +230,14 @@ def test_replicas_with_different_data_are_refused(tmp_path, folder):
         assert second.address in str(caught.value)
 
 
+def test_replicas_of_one_hash_and_different_counts_are_refused(folder):
+    with Node(x=folder) as first, Node(x=folder) as second:
+        second.lies = {"count": N + 1}
+        words = f"'x' differ: {N} and {N + 1} samples, though both have the hash"
+        with pytest.raises(penstock.InvalidError, match=words):
+            penstock.Dataset(f"penstock://{first.address},{second.address}/x")
+
+
 @pytest.mark.parametrize("classes", [["ant", "cat", "bee"], []])
 def test_replicas_with_other_names_of_classes_are_refused(classes, folder):
     """The hash covers samples and the numbers of their labels, not the names of those."""
