@@ -46,7 +46,7 @@ bool cli_seed(const char *text, uint64_t *out);
 bool cli_ops(const char *text, cli_stream *stream);
 /* Is there one argument left, a DATASET?  Complains in the name of the command if not. */
 bool cli_has_dataset(int argc, const char *command);
-/* "penstock: text", to stderr. */
+/* "penstock: text", to stderr, in the place of a progress bar. */
 void cli_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* A progress bar on stderr, only if that is a terminal.  Call with done == total to end it. */

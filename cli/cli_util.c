@@ -13,6 +13,16 @@
 static const float imagenet_mean[3] = {0.485F, 0.456F, 0.406F};
 static const float imagenet_std[3] = {0.229F, 0.224F, 0.225F};
 
+/* What cli_progress has written on stderr stands on a line that has no end yet. */
+static bool has_open_line;
+
+static void erase_open_line(void)
+{
+    if (has_open_line)
+        fputs("\r\033[K", stderr);
+    has_open_line = false;
+}
+
 void cli_complain(const char *fmt, ...)
 {
     char text[1024];
@@ -20,6 +30,7 @@ void cli_complain(const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    erase_open_line();
     fprintf(stderr, "penstock: %s\n", cli_printable(text));
 }
 
@@ -122,11 +133,11 @@ bool cli_open_dataset(cli_open *open, const char *spec)
     pen_dataset_opts_init(&opts);
     opts.progress = show_progress;
     opts.waiting = stop_waiting;
-    if (pen_dataset_open(&open->ds, spec, &opts, &err) != 0) {
+    const int rc = pen_dataset_open(&open->ds, spec, &opts, &err);
+    erase_open_line(); /* opening tells of no end where it does not know how much there is */
+    if (rc)
         cli_complain("%s", err.text);
-        return false;
-    }
-    return true;
+    return rc == 0;
 }
 
 static int make_pipeline(pen_pipeline **out, const char *name, pen_error *err)
@@ -169,7 +180,6 @@ void cli_close(cli_open *open)
 void cli_progress(const char *what, long long done, long long total)
 {
     static double last;
-    static bool is_open;
     if (!isatty(STDERR_FILENO))
         return;
     bool is_end = total > 0 && done >= total;
@@ -178,12 +188,10 @@ void cli_progress(const char *what, long long done, long long total)
         return;
     last = now;
     if (is_end) {
-        if (is_open)
-            fputs("\r\033[K", stderr);
-        is_open = false;
+        erase_open_line();
         return;
     }
-    is_open = true;
+    has_open_line = true;
     if (total <= 0) {
         fprintf(stderr, "\r%s: %lld", what, done);
         return;

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from node_double import free_port
 
 COMMAND = Path(sys.executable).with_name("penstock")
 
@@ -96,18 +97,29 @@ def test_bench_beside_a_device_reports_what_the_run_cost(folder: Path, tmp_path:
     assert all(json.loads(line)["pinned"] == ["io"] for line in log.read_text().splitlines())
 
 
-def on_a_terminal(*arguments: object) -> str:
-    """What the command prints where its output is a terminal."""
+def on_a_terminal(*arguments: object, stream: str = "stdout", code: int = 0) -> str:
+    """What the command prints to a stream that is a terminal."""
     ours, theirs = pty.openpty()
-    with subprocess.Popen([str(COMMAND), *map(str, arguments)], stdout=theirs) as process:
+    call = [str(COMMAND), *map(str, arguments)]
+    with subprocess.Popen(call, **{stream: theirs}) as process:
         os.close(theirs)
         said = b""
         with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
             while some := os.read(ours, 4096):
                 said += some
     os.close(ours)
-    assert process.returncode == 0
+    assert process.returncode == code
     return said.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("command", ["info", "profile", "bench"])
+def test_progress_is_erased_before_an_error(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "0.5")
+    nobody = f"penstock://127.0.0.1:{free_port()}/x"
+    said = on_a_terminal(command, nobody, stream="stderr", code=1)
+    shown, error = said.removesuffix("\n").split("penstock: ", 1)
+    assert shown.startswith("\rindexing: 0") and shown.endswith("\r\033[K")
+    assert error.startswith("cannot ask") and "indexing" not in error
 
 
 def test_bench_beside_a_device_prints_what_the_json_has(folder: Path) -> None:
