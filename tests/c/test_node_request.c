@@ -223,6 +223,8 @@ static void an_order_is_taken_apart(void **state)
     assert_int_equal(order.items[2].field, PEN_FIELD_TXT);
     assert_int_equal(order.items[3].field, PEN_FIELD_IMAGE);
     assert_int_equal(parse("{\"pipeline\":null,\"seed\":\"0\",\"items\":[[1,2,3,4,5]]}", NULL), 0);
+    assert_int_equal(parse("{\"pipeline\":null,\"seed\":\"0\",\"items\":[[1,2,3,255,5]]}", NULL),
+                     0);
     assert_string_equal(order.pipeline, "");
     assert_true(order.job == 0);
     assert_string_equal(order.dataset, "");
