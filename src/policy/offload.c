@@ -11,6 +11,8 @@ enum {
     OF_A_STATE = 8, /* periods that a state tells of at most */
 };
 
+static const double room = 1.15;        /* what the network takes must fit in the others' time so
+                                          often: samples differ, and a late batch is waited for */
 static const double io_bound = 1.05;    /* the network must be so much slower to begin */
 static const double worth_going = 1.03; /* how much quicker it must get to take more */
 static const double span_s = 1;         /* that is judged together: requests come in bursts */
@@ -47,11 +49,18 @@ pen__offload_times pen__offload_times_at(const pen__offload_facts *f, double sha
     return t;
 }
 
-/* Is the network still what everything waits for? */
+/* Is the network still what everything waits for, if only now and then? */
 static bool is_net_slowest(const pen__offload_facts *f, double share)
 {
     const pen__offload_times t = pen__offload_times_at(f, share);
-    return t.net_s > fmax(t.storage_s, others(f));
+    return t.net_s > t.storage_s && room * t.net_s > others(f);
+}
+
+/* What a sample takes, with what is waited for as batches are late. */
+static double paced_s(const pen__offload_facts *f, double share)
+{
+    const pen__offload_times t = pen__offload_times_at(f, share);
+    return fmax(room * t.net_s, t.slowest_s);
 }
 
 double pen__offload_plan(const pen__offload_facts *f)
@@ -70,6 +79,14 @@ double pen__offload_plan(const pen__offload_facts *f)
     return low; /* at no storage at all, nothing */
 }
 
+/* Is there reason to begin?  The network is slower than the rest; or, at the best that it was seen
+ * to do, not so much faster that batches could not be late: others that pause do not count. */
+static bool is_io_bound(const pen__offload_facts *f)
+{
+    const double at_best_s = f->raw_bytes / fmax(f->best_bytes_per_s, f->bytes_per_s);
+    return pen__offload_times_at(f, 0).net_s > io_bound * others(f) || room * at_best_s > others(f);
+}
+
 double pen__offload_settle(const pen__offload_facts *f, double now)
 {
     const double share = pen__offload_plan(f);
@@ -77,12 +94,10 @@ double pen__offload_settle(const pen__offload_facts *f, double now)
         return now;
     if (f->is_try)
         return share;
-    const double there_s = pen__offload_times_at(f, share).slowest_s;
-    const bool is_quicker = pen__offload_times_at(f, now).slowest_s > worth_going * there_s;
+    const bool is_quicker = paced_s(f, now) > worth_going * paced_s(f, share);
     if (share < now)
         return is_quicker || share < now - give_back || share == 0 ? share : now;
-    const bool begins = now > 0 || pen__offload_times_at(f, 0).net_s > io_bound * others(f);
-    return f->is_slow && begins && is_quicker ? share : now;
+    return f->is_slow && (now > 0 || is_io_bound(f)) && is_quicker ? share : now;
 }
 
 /* ---- what periods tell ---- */
@@ -135,7 +150,7 @@ static void blame(pen__offload_watch *w, double rate, double used, double share)
     const bool did_less = w->blamed_rate > 0 && share < w->blamed_share;
     rest(w);
     if (did_less && rate < enough * w->blamed_rate) {
-        w->bytes_per_s = rate;
+        w->bytes_per_s = w->best_bytes_per_s = rate;
         w->blamed_rate = w->rest = w->rest_next = 0; /* what nodes have is found out by trying */
         return;
     }
@@ -198,6 +213,7 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
     const double quick = 0.5, hopeful = 1.01, most_hope = 8;
     const double rate = span->bytes / span->seconds, used = span->node_s / span->seconds;
     const double known = w->bytes_per_s;
+    w->best_bytes_per_s = fmax(rate, w->best_bytes_per_s);
     const bool was_met = w->storage_cores > 0; /* perhaps others were there then */
     if (was_met && span->allowance > relief * w->allowance)
         w->storage_cores = w->blamed_rate = w->n_doubts = 0;
@@ -302,6 +318,7 @@ bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
         .is_try = w->tried != PEN__TRIED_NOTHING,
         .raw_bytes = s->stored_bytes,
         .bytes_per_s = w->bytes_per_s * fmax(w->hope, 1),
+        .best_bytes_per_s = w->best_bytes_per_s,
         .storage_cores = fmin(w->storage_cores > 0 ? w->storage_cores : INFINITY, allowance_of(s)),
     };
     memcpy(out->saved_bytes + 1, state + offsetof(pen_policy_state, node_saves_1), bytes);

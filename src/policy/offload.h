@@ -4,8 +4,9 @@
  * and the network T_Net; they all work at once, so the largest sets the pace.  What nodes could do
  * (engine/estimate.h, "offers") is ordered by bytes saved a second of their processors.  Taken from
  * the best on, T_Net falls and T_CS grows; it ends where T_Net is no longer the largest, or
- * where nothing is left.  A job whose device or client is slower than the network with files as
- * they are gets nothing.
+ * where nothing is left.  Samples differ, so a network that is busy all the time is late now and
+ * then: beside device and client, T_Net counts 1.15 times.  A job whose device or client is slower
+ * than that with files as they are gets nothing.
  *
  * Pure, without a clock.  Times are seconds a sample.
  */
@@ -25,6 +26,7 @@ typedef struct pen__offload_facts {
     bool is_try;               /* figures are a little better than known, to be tried at once */
     double raw_bytes;          /* of a sample */
     double bytes_per_s;        /* that the network brings */
+    double best_bytes_per_s;   /* that it ever brought; less than that counts as that */
     double storage_cores;      /* that this job may have; INFINITY: no limit was met or told */
     double saved_bytes[PEN__OFFLOAD_POINTS], cpu_s[PEN__OFFLOAD_POINTS]; /* a sample, by the best
                                    i of PEN_OFFLOAD_SLICES equal parts of all offers; at [0] nothing
@@ -63,6 +65,7 @@ typedef struct pen__offload_watch {
     double bytes_per_s, storage_cores; /* 0: not known */
     double device_s, client_s;         /* of a sample, when it was last told; 0: not yet */
     double n_odd;                      /* states one after another with a far longer step */
+    double best_bytes_per_s;           /* of any span */
     double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
     double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;

@@ -46,9 +46,10 @@ static void it_ends_where_the_device_is_the_slowest(void **state)
 {
     (void)state;
     pen__offload_facts f = usual();
+    f.device_s = 1.15 * 0.05;
     assert_near(pen__offload_plan(&f), 0.625); /* 0.1 - 0.08 s = 0.05 */
     f.device_s = 0.01;
-    f.client_s = 0.05;
+    f.client_s = 1.15 * 0.05;
     assert_near(pen__offload_plan(&f), 0.625);
 }
 
@@ -72,10 +73,10 @@ static void a_job_that_does_not_wait_for_the_network_gets_nothing(void **state)
 {
     (void)state;
     pen__offload_facts f = usual();
-    f.device_s = 0.11;
+    f.device_s = 0.116;
     assert_near(pen__offload_plan(&f), 0);
     f = usual();
-    f.client_s = 0.1;
+    f.client_s = 0.116;
     assert_near(pen__offload_plan(&f), 0);
 }
 
@@ -180,26 +181,43 @@ static void a_plan_that_hardly_differs_changes_nothing(void **state)
 {
     (void)state;
     pen__offload_facts f = usual();
+    f.device_s = 1.15 * 0.05;
     assert_near(pen__offload_settle(&f, 0.61), 0.61); /* 2 % slower than at 0.625 */
     assert_near(pen__offload_settle(&f, 0.5), 0.625); /* 20 % */
     assert_near(pen__offload_settle(&f, 0.66), 0.66);
     assert_near(pen__offload_settle(&f, 0.8), 0.625); /* gives processors back */
 }
 
-static void a_network_that_is_hardly_the_slowest_does_not_begin(void **state)
+static void a_network_that_is_seldom_the_slowest_does_not_begin(void **state)
 {
     (void)state;
     pen__offload_facts f = usual();
-    f.device_s = 0.097;
+    f.device_s = 0.113; /* to have room would make it 2 % quicker */
     assert_near(pen__offload_settle(&f, 0), 0);
-    f.device_s = 0.09;
+    f.device_s = 1.15 * 0.09;
     assert_near(pen__offload_settle(&f, 0), 0.125);
-    f.device_s = 0.11;
+    f.device_s = 0.12;
     assert_near(pen__offload_settle(&f, 0.04), 0); /* not even a little is left */
     f.device_s = 0.05;
     f.is_slow = false; /* figures are what they are, and nobody waits */
     assert_near(pen__offload_settle(&f, 0), 0);
     assert_near(pen__offload_settle(&f, 0.5), 0.5);
+}
+
+/* What comes while the device sets the pace says nothing about the network, also where something
+ * else pauses and the loop waits. */
+static void a_network_that_was_seen_to_be_quick_does_not_begin(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.device_s = 0.1;
+    assert_true(pen__offload_settle(&f, 0) > 0.1);
+    f.best_bytes_per_s = 1.1e6;
+    assert_true(pen__offload_settle(&f, 0) > 0.1); /* batches can be late */
+    f.best_bytes_per_s = 1.2e6;
+    assert_near(pen__offload_settle(&f, 0), 0);
+    f.device_s = 0.09; /* it may have become slower */
+    assert_true(pen__offload_settle(&f, 0) > 0.1);
 }
 
 /* ---- jobs ---- */
@@ -381,6 +399,8 @@ static void the_last_step_is_remembered(void **state)
         pen_policy_state s = live(&j);
         if (i % 10 != 9)
             s.step_s = NAN;
+        if (i < 30)
+            s.bytes_per_s = 1e6; /* queues fill up */
         s.wait_share = i < 100 ? s.wait_share : 0.2;
         plan_after(&j, &s);
         assert_near(j.share, 0);
@@ -607,8 +627,9 @@ static void the_model_turns_the_knob(void **state)
 {
     (void)state;
     job j = {.truth = usual(), .share = 1, .dice = 2, .noise = 0.05};
-    const double best = pen__offload_plan(&j.truth);
-    assert_true(fabs(share_of_model(&j, false) - best) < 0.1);
+    /* It goes to what leaves room, and then back as long as the loop does not wait. */
+    const double share = share_of_model(&j, false);
+    assert_true(share > 0.55 && share < pen__offload_plan(&j.truth) + 0.05);
     j.truth.device_s = 0.2;
     assert_true(share_of_model(&j, false) == 0);
     j.share = 1;
@@ -714,7 +735,8 @@ int main(void)
         cmocka_unit_test(a_quicker_network_or_a_slower_device_never_asks_for_more),
         cmocka_unit_test(more_processors_there_never_do_less),
         cmocka_unit_test(a_plan_that_hardly_differs_changes_nothing),
-        cmocka_unit_test(a_network_that_is_hardly_the_slowest_does_not_begin),
+        cmocka_unit_test(a_network_that_is_seldom_the_slowest_does_not_begin),
+        cmocka_unit_test(a_network_that_was_seen_to_be_quick_does_not_begin),
         cmocka_unit_test(any_job_comes_near_its_best),
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
         cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
