@@ -186,10 +186,20 @@ static void try_more(pen__offload_watch *w, double rate, double used)
         w->storage_cores *= more_cores;
 }
 
-/* Do fewer bytes come than the network can bring, while nodes are at work? */
+/* Bytes a second of a job that waits for nothing remote. */
+static double wanted_rate(const pen__offload_watch *w, const pen_policy_state *s, double share)
+{
+    pen__offload_facts f;
+    if (!pen__offload_know(w, s, &f) || !(others(&f) > 0))
+        return INFINITY;
+    return fmax(f.raw_bytes - at(f.saved_bytes, share), 0) / others(&f);
+}
+
+/* Do fewer bytes come than the network can bring and the job takes, while nodes are at work? */
 static bool is_low(const pen__offload_watch *w, const pen__offload_span *span, double share)
 {
-    return share > 0 && span->bytes < full * w->bytes_per_s * span->seconds;
+    const double rate = fmin(w->bytes_per_s, w->wanted_rate);
+    return share > 0 && span->bytes < full * rate * span->seconds;
 }
 
 /* Nodes that pause, and use less than they say they have, are not short of it: where their quota is
@@ -283,6 +293,7 @@ void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double 
     }
     add(&w->span, s);
     const double cores = pen__or(s->cores, 1);
+    w->wanted_rate = wanted_rate(w, s, share);
     const bool may_blame = is_low(w, &w->span, share) && is_remote_slow(&w->span, cores);
     if (w->span.seconds < (may_blame ? doubt_s : span_s) || !(w->span.bytes > 0))
         return;

@@ -66,6 +66,7 @@ typedef struct pen__offload_watch {
     double device_s, client_s;         /* of a sample, when it was last told; 0: not yet */
     double n_odd;                      /* states one after another with a far longer step */
     double best_bytes_per_s;           /* of any span */
+    double wanted_rate;                /* bytes a second, if nothing remote were waited for */
     double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
     double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;

@@ -571,6 +571,34 @@ static void nodes_that_pause_are_not_short_of_time(void **state)
 }
 
 /* A network that brings less now is no pause: known within seconds, though nodes have time. */
+/* With room on the network, fewer bytes come than it can bring, and now and then a batch is late.
+ */
+static void late_batches_are_not_blamed_on_nodes(void **state)
+{
+    (void)state;
+    job j = {.truth = usual(), .dice = 5, .noise = 0.05};
+    j.truth.storage_cores = 4;
+    j.share = pen__offload_plan(&j.truth);
+    j.watch = (pen__offload_watch){.bytes_per_s = 1e6, .n_spans = 9, .share = j.share};
+    j.watch.has_begun = true;
+    j.watch.device_s = j.truth.device_s;
+    for (int i = 0; i < 40; i++) {
+        pen_policy_state s = live(&j);
+        s.wait_share = 0.1;
+        s.bytes_per_s *= 0.95;
+        plan_after(&j, &s);
+        assert_near(j.watch.storage_cores, 0);
+    }
+    assert_true(j.share > 0.5);
+    for (int i = 0; i < 40; i++) { /* half of what the job takes is another matter */
+        pen_policy_state s = live(&j);
+        s.wait_share = 0.5;
+        s.bytes_per_s *= 0.5;
+        plan_after(&j, &s);
+    }
+    assert_true(j.watch.storage_cores > 0);
+}
+
 static void a_slower_network_is_not_doubted(void **state)
 {
     (void)state;
@@ -755,6 +783,7 @@ int main(void)
         cmocka_unit_test(nodes_that_files_keep_busy_are_not_taken_for_a_slow_network),
         cmocka_unit_test(the_model_turns_the_knob),
         cmocka_unit_test(the_model_opens_bounds_that_nobody_has_set),
+        cmocka_unit_test(late_batches_are_not_blamed_on_nodes),
         cmocka_unit_test(a_slower_network_is_not_doubted),
         cmocka_unit_test(nodes_that_pause_are_not_short_of_time),
         cmocka_unit_test(a_job_whose_processors_receive_offloads_nothing),
