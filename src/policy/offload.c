@@ -49,18 +49,28 @@ pen__offload_times pen__offload_times_at(const pen__offload_facts *f, double sha
     return t;
 }
 
+/* What is tried is whether the network can bring so much, and room would hide that. */
+static double room_of(const pen__offload_facts *f)
+{
+    return f->is_try ? 1 : room;
+}
+
 /* Is the network still what everything waits for, if only now and then? */
 static bool is_net_slowest(const pen__offload_facts *f, double share)
 {
     const pen__offload_times t = pen__offload_times_at(f, share);
-    return t.net_s > t.storage_s && room * t.net_s > others(f);
+    return t.net_s > t.storage_s && room_of(f) * t.net_s > others(f);
 }
 
-/* What a sample takes, with what is waited for as batches are late. */
-static double paced_s(const pen__offload_facts *f, double share)
+/* Is it worth going?  On the way up, late batches count; on the way down, what is slowest. */
+static bool is_quicker(const pen__offload_facts *f, double share, double now)
 {
-    const pen__offload_times t = pen__offload_times_at(f, share);
-    return fmax(room * t.net_s, t.slowest_s);
+    const pen__offload_times there = pen__offload_times_at(f, share),
+                             here = pen__offload_times_at(f, now);
+    if (share < now)
+        return here.slowest_s > worth_going * there.slowest_s;
+    return fmax(room * here.net_s, here.slowest_s) >
+           worth_going * fmax(room * there.net_s, there.slowest_s);
 }
 
 double pen__offload_plan(const pen__offload_facts *f)
@@ -79,14 +89,6 @@ double pen__offload_plan(const pen__offload_facts *f)
     return low; /* at no storage at all, nothing */
 }
 
-/* Is there reason to begin?  The network is slower than the rest; or, at the best that it was seen
- * to do, not so much faster that batches could not be late: others that pause do not count. */
-static bool is_io_bound(const pen__offload_facts *f)
-{
-    const double at_best_s = f->raw_bytes / fmax(f->best_bytes_per_s, f->bytes_per_s);
-    return pen__offload_times_at(f, 0).net_s > io_bound * others(f) || room * at_best_s > others(f);
-}
-
 double pen__offload_settle(const pen__offload_facts *f, double now)
 {
     const double share = pen__offload_plan(f);
@@ -94,10 +96,11 @@ double pen__offload_settle(const pen__offload_facts *f, double now)
         return now;
     if (f->is_try)
         return share;
-    const bool is_quicker = paced_s(f, now) > worth_going * paced_s(f, share);
+    const bool is_worth = is_quicker(f, share, now);
     if (share < now)
-        return is_quicker || share < now - give_back || share == 0 ? share : now;
-    return f->is_slow && (now > 0 || is_io_bound(f)) && is_quicker ? share : now;
+        return is_worth || share < now - give_back || share == 0 ? share : now;
+    const bool begins = now > 0 || pen__offload_times_at(f, 0).net_s > io_bound * others(f);
+    return f->is_slow && begins && is_worth ? share : now;
 }
 
 /* ---- what periods tell ---- */
@@ -150,7 +153,7 @@ static void blame(pen__offload_watch *w, double rate, double used, double share)
     const bool did_less = w->blamed_rate > 0 && share < w->blamed_share;
     rest(w);
     if (did_less && rate < enough * w->blamed_rate) {
-        w->bytes_per_s = w->best_bytes_per_s = rate;
+        w->bytes_per_s = rate;
         w->blamed_rate = w->rest = w->rest_next = 0; /* what nodes have is found out by trying */
         return;
     }
@@ -192,14 +195,26 @@ static double wanted_rate(const pen__offload_watch *w, const pen_policy_state *s
     pen__offload_facts f;
     if (!pen__offload_know(w, s, &f) || !(others(&f) > 0))
         return INFINITY;
-    return fmax(f.raw_bytes - at(f.saved_bytes, share), 0) / others(&f);
+    return pen__or((f.raw_bytes - at(f.saved_bytes, share)) / others(&f), INFINITY);
 }
 
-/* Do fewer bytes come than the network can bring and the job takes, while nodes are at work? */
+/* Do fewer bytes come than the network can bring, while nodes are at work? */
+static bool is_below(const pen__offload_watch *w, const pen__offload_span *span, double share)
+{
+    return share > 0 && span->bytes < full * w->bytes_per_s * span->seconds;
+}
+
+/* The same, but nearly all that the job takes: a batch was late, now and then.  That says nothing
+ * about what the network or the nodes could bring. */
+static bool is_late(const pen__offload_watch *w, const pen__offload_span *span, double share)
+{
+    return is_below(w, span, share) && span->bytes >= full * span->wanted_rate * span->seconds;
+}
+
+/* The same, and the job takes more. */
 static bool is_low(const pen__offload_watch *w, const pen__offload_span *span, double share)
 {
-    const double rate = fmin(w->bytes_per_s, w->wanted_rate);
-    return share > 0 && span->bytes < full * rate * span->seconds;
+    return is_below(w, span, share) && !is_late(w, span, share);
 }
 
 /* Nodes that pause, and use less than they say they have, are not short of it: where their quota is
@@ -223,7 +238,6 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
     const double quick = 0.5, hopeful = 1.01, most_hope = 8;
     const double rate = span->bytes / span->seconds, used = span->node_s / span->seconds;
     const double known = w->bytes_per_s;
-    w->best_bytes_per_s = fmax(rate, w->best_bytes_per_s);
     const bool was_met = w->storage_cores > 0; /* perhaps others were there then */
     if (was_met && span->allowance > relief * w->allowance)
         w->storage_cores = w->blamed_rate = w->n_doubts = 0;
@@ -238,6 +252,8 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
         w->n_doubts = 0;
         w->hope = fmin(fmax(w->hope, 1) * (share > 0 ? hopeful : 1), most_hope);
         w->tried = PEN__TRIED_NOTHING;
+    } else if (is_late(w, span, share)) {
+        w->hope = 1; /* less would not do as well */
     } else if (is_low(w, span, share) && used > 0) {
         if (is_doubtful(w, span))
             return;
@@ -293,7 +309,7 @@ void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double 
     }
     add(&w->span, s);
     const double cores = pen__or(s->cores, 1);
-    w->wanted_rate = wanted_rate(w, s, share);
+    w->span.wanted_rate = wanted_rate(w, s, share);
     const bool may_blame = is_low(w, &w->span, share) && is_remote_slow(&w->span, cores);
     if (w->span.seconds < (may_blame ? doubt_s : span_s) || !(w->span.bytes > 0))
         return;
@@ -329,7 +345,6 @@ bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
         .is_try = w->tried != PEN__TRIED_NOTHING,
         .raw_bytes = s->stored_bytes,
         .bytes_per_s = w->bytes_per_s * fmax(w->hope, 1),
-        .best_bytes_per_s = w->best_bytes_per_s,
         .storage_cores = fmin(w->storage_cores > 0 ? w->storage_cores : INFINITY, allowance_of(s)),
     };
     memcpy(out->saved_bytes + 1, state + offsetof(pen_policy_state, node_saves_1), bytes);

@@ -5,8 +5,8 @@
  * (engine/estimate.h, "offers") is ordered by bytes saved a second of their processors.  Taken from
  * the best on, T_Net falls and T_CS grows; it ends where T_Net is no longer the largest, or
  * where nothing is left.  Samples differ, so a network that is busy all the time is late now and
- * then: beside device and client, T_Net counts 1.15 times.  A job whose device or client is slower
- * than that with files as they are gets nothing.
+ * then: once a job is I/O-bound, T_Net counts 1.15 times beside device and client.  A job whose
+ * device or client is slower than the network with files as they are gets nothing.
  *
  * Pure, without a clock.  Times are seconds a sample.
  */
@@ -26,7 +26,6 @@ typedef struct pen__offload_facts {
     bool is_try;               /* figures are a little better than known, to be tried at once */
     double raw_bytes;          /* of a sample */
     double bytes_per_s;        /* that the network brings */
-    double best_bytes_per_s;   /* that it ever brought; less than that counts as that */
     double storage_cores;      /* that this job may have; INFINITY: no limit was met or told */
     double saved_bytes[PEN__OFFLOAD_POINTS], cpu_s[PEN__OFFLOAD_POINTS]; /* a sample, by the best
                                    i of PEN_OFFLOAD_SLICES equal parts of all offers; at [0] nothing
@@ -49,9 +48,10 @@ double pen__offload_settle(const pen__offload_facts *facts, double now);
 /* Some periods together. */
 typedef struct pen__offload_span {
     double seconds, bytes, node_s, waited_s, busy_s;
-    double cut_s;      /* in which this process was cut short by its quota */
-    double least_rate; /* bytes a second, of any period */
-    double allowance;  /* the last one */
+    double cut_s;       /* in which this process was cut short by its quota */
+    double least_rate;  /* bytes a second, of any period */
+    double allowance;   /* the last one */
+    double wanted_rate; /* bytes a second of a job that waits for nothing remote */
 } pen__offload_span;
 
 typedef enum pen__offload_try {
@@ -65,8 +65,6 @@ typedef struct pen__offload_watch {
     double bytes_per_s, storage_cores; /* 0: not known */
     double device_s, client_s;         /* of a sample, when it was last told; 0: not yet */
     double n_odd;                      /* states one after another with a far longer step */
-    double best_bytes_per_s;           /* of any span */
-    double wanted_rate;                /* bytes a second, if nothing remote were waited for */
     double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
     double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;

@@ -188,36 +188,20 @@ static void a_plan_that_hardly_differs_changes_nothing(void **state)
     assert_near(pen__offload_settle(&f, 0.8), 0.625); /* gives processors back */
 }
 
-static void a_network_that_is_seldom_the_slowest_does_not_begin(void **state)
+static void a_network_that_is_hardly_the_slowest_does_not_begin(void **state)
 {
     (void)state;
     pen__offload_facts f = usual();
-    f.device_s = 0.113; /* to have room would make it 2 % quicker */
+    f.device_s = 0.097;
     assert_near(pen__offload_settle(&f, 0), 0);
-    f.device_s = 1.15 * 0.09;
-    assert_near(pen__offload_settle(&f, 0), 0.125);
+    f.device_s = 0.09;
+    assert_near(pen__offload_settle(&f, 0), (0.1 - 0.09 / 1.15) / 0.08);
     f.device_s = 0.12;
     assert_near(pen__offload_settle(&f, 0.04), 0); /* not even a little is left */
     f.device_s = 0.05;
     f.is_slow = false; /* figures are what they are, and nobody waits */
     assert_near(pen__offload_settle(&f, 0), 0);
     assert_near(pen__offload_settle(&f, 0.5), 0.5);
-}
-
-/* What comes while the device sets the pace says nothing about the network, also where something
- * else pauses and the loop waits. */
-static void a_network_that_was_seen_to_be_quick_does_not_begin(void **state)
-{
-    (void)state;
-    pen__offload_facts f = usual();
-    f.device_s = 0.1;
-    assert_true(pen__offload_settle(&f, 0) > 0.1);
-    f.best_bytes_per_s = 1.1e6;
-    assert_true(pen__offload_settle(&f, 0) > 0.1); /* batches can be late */
-    f.best_bytes_per_s = 1.2e6;
-    assert_near(pen__offload_settle(&f, 0), 0);
-    f.device_s = 0.09; /* it may have become slower */
-    assert_true(pen__offload_settle(&f, 0) > 0.1);
 }
 
 /* ---- jobs ---- */
@@ -399,8 +383,6 @@ static void the_last_step_is_remembered(void **state)
         pen_policy_state s = live(&j);
         if (i % 10 != 9)
             s.step_s = NAN;
-        if (i < 30)
-            s.bytes_per_s = 1e6; /* queues fill up */
         s.wait_share = i < 100 ? s.wait_share : 0.2;
         plan_after(&j, &s);
         assert_near(j.share, 0);
@@ -570,26 +552,24 @@ static void nodes_that_pause_are_not_short_of_time(void **state)
     assert_true(share > 0.45 && share < 0.55);
 }
 
-/* A network that brings less now is no pause: known within seconds, though nodes have time. */
-/* With room on the network, fewer bytes come than it can bring, and now and then a batch is late.
- */
-static void late_batches_are_not_blamed_on_nodes(void **state)
+/* With room on the network fewer bytes come than it can bring; now and then a batch is late. */
+static void late_batches_are_blamed_on_nobody(void **state)
 {
     (void)state;
-    job j = {.truth = usual(), .dice = 5, .noise = 0.05};
+    job j = {.truth = usual(), .dice = 5, .noise = 0.02};
     j.truth.storage_cores = 4;
-    j.share = pen__offload_plan(&j.truth);
-    j.watch = (pen__offload_watch){.bytes_per_s = 1e6, .n_spans = 9, .share = j.share};
-    j.watch.has_begun = true;
-    j.watch.device_s = j.truth.device_s;
-    for (int i = 0; i < 40; i++) {
+    run_job(&j, 30);
+    const double best = pen__offload_plan(&j.truth), network = j.watch.bytes_per_s;
+    for (int i = 0; i < 1200; i++) {
         pen_policy_state s = live(&j);
-        s.wait_share = 0.1;
-        s.bytes_per_s *= 0.95;
+        s.wait_share = 0.07;
+        s.bytes_per_s *= 0.93;
+        s.node_cores *= 0.93;
         plan_after(&j, &s);
         assert_near(j.watch.storage_cores, 0);
+        assert_true(j.watch.bytes_per_s > 0.9 * network);
+        assert_true(j.share < best + 0.1 && (i < 100 || j.share > best - 0.05));
     }
-    assert_true(j.share > 0.5);
     for (int i = 0; i < 40; i++) { /* half of what the job takes is another matter */
         pen_policy_state s = live(&j);
         s.wait_share = 0.5;
@@ -599,6 +579,7 @@ static void late_batches_are_not_blamed_on_nodes(void **state)
     assert_true(j.watch.storage_cores > 0);
 }
 
+/* A network that brings less now is no pause: known within seconds, though nodes have time. */
 static void a_slower_network_is_not_doubted(void **state)
 {
     (void)state;
@@ -763,8 +744,7 @@ int main(void)
         cmocka_unit_test(a_quicker_network_or_a_slower_device_never_asks_for_more),
         cmocka_unit_test(more_processors_there_never_do_less),
         cmocka_unit_test(a_plan_that_hardly_differs_changes_nothing),
-        cmocka_unit_test(a_network_that_is_seldom_the_slowest_does_not_begin),
-        cmocka_unit_test(a_network_that_was_seen_to_be_quick_does_not_begin),
+        cmocka_unit_test(a_network_that_is_hardly_the_slowest_does_not_begin),
         cmocka_unit_test(any_job_comes_near_its_best),
         cmocka_unit_test(a_job_that_waits_for_its_device_offloads_nothing),
         cmocka_unit_test(a_job_that_waits_for_its_own_processors_offloads_nothing),
@@ -783,7 +763,7 @@ int main(void)
         cmocka_unit_test(nodes_that_files_keep_busy_are_not_taken_for_a_slow_network),
         cmocka_unit_test(the_model_turns_the_knob),
         cmocka_unit_test(the_model_opens_bounds_that_nobody_has_set),
-        cmocka_unit_test(late_batches_are_not_blamed_on_nodes),
+        cmocka_unit_test(late_batches_are_blamed_on_nobody),
         cmocka_unit_test(a_slower_network_is_not_doubted),
         cmocka_unit_test(nodes_that_pause_are_not_short_of_time),
         cmocka_unit_test(a_job_whose_processors_receive_offloads_nothing),
