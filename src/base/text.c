@@ -96,22 +96,36 @@ static size_t utf8_length(const unsigned char *p, size_t left)
     return code < least[n] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000) ? 0 : n;
 }
 
+/* How many bytes stand in a JSON string as they are; up to some thousand. */
+static size_t plain_length(const unsigned char *p, size_t left)
+{
+    size_t n = 0;
+    while (n < left && n < 4096) {
+        const size_t step = utf8_length(p + n, left - n);
+        if (step == 0 || p[n] < 0x20 || p[n] == '"' || p[n] == '\\' || p[n] == 0x7F)
+            break;
+        n += step;
+    }
+    return n;
+}
+
 void pen__text_add_json(pen__text *text, const char *bytes, size_t len)
 {
     pen__text_add(text, "\"");
     for (size_t i = 0; i < len;) {
-        const unsigned char *p = (const unsigned char *)bytes + i;
-        size_t n = utf8_length(p, len - i);
-        if (n == 0)
-            pen__text_add(text, "\\ufffd");
-        else if (*p < 0x20 || *p == '"' || *p == '\\' || *p == 0x7F)
-            pen__text_add(text, "\\u%04x", *p);
-        else
-            pen__text_add(text, "%.*s", (int)n, (const char *)p);
-        i += n ? n : 1;
+        const size_t n_plain = plain_length((const unsigned char *)bytes + i, len - i);
+        if (n_plain > 0) {
+            pen__text_add(text, "%.*s", (int)n_plain, bytes + i);
+            i += n_plain;
+            continue;
+        }
+        const unsigned char c = (unsigned char)bytes[i++];
+        pen__text_add(text, "\\u%04x", c < 0x80 ? c : 0xFFFD);
     }
     pen__text_add(text, "\"");
 }
+
+static const char hex_digits[] = "0123456789abcdef";
 
 bool pen__text_is_utf8(const char *bytes, size_t len)
 {
@@ -125,17 +139,23 @@ bool pen__text_is_utf8(const char *bytes, size_t len)
 
 void pen__text_add_hex(pen__text *text, const char *bytes, size_t len)
 {
+    char some[2 * 64];
     pen__text_add(text, "\"");
-    for (size_t i = 0; i < len; i++)
-        pen__text_add(text, "%02x", (unsigned char)bytes[i]);
+    for (size_t i = 0, n = 0; i < len; i++) {
+        some[n++] = hex_digits[(unsigned char)bytes[i] >> 4];
+        some[n++] = hex_digits[(unsigned char)bytes[i] & 15];
+        if (n == sizeof some || i + 1 == len) {
+            pen__text_add(text, "%.*s", (int)n, some);
+            n = 0;
+        }
+    }
     pen__text_add(text, "\"");
 }
 
 static int hex_value(char digit)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *found = digit ? strchr(digits, digit) : NULL;
-    return found ? (int)(found - digits) : -1;
+    const char *found = digit ? strchr(hex_digits, digit) : NULL;
+    return found ? (int)(found - hex_digits) : -1;
 }
 
 int64_t pen__text_from_hex(const char *hex, size_t len, char *dst, size_t dst_cap)

@@ -96,7 +96,7 @@ static int take_class(pen__part *part, const json_t *name, char *bytes, int64_t 
 static int take_names(pen__part *part, const json_t *classes, char *bytes, pen_error *err)
 {
     for (size_t i = 0; i < json_array_size(classes); i++) {
-        int64_t number;
+        int64_t number = 0;
         const int rc = take_class(part, json_array_get(classes, i), bytes, &number, err);
         if (rc)
             return rc;
