@@ -68,7 +68,7 @@ class ControlGroup:
         self._restore()
 
     def _restore(self) -> None:
-        # A quota of somebody else's, which found the controller there, would end with it.
+        # A quota of somebody else's, which found the controller there, would end with it: better it stays.
         if self._has_shared and not any(_CGROUP.glob(f"{_PREFIX}*")):
             with suppress(OSError):
                 self._shared.write_text("-cpu")
