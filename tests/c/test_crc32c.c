@@ -4,9 +4,9 @@
 #include "base/crc32c.h"
 #include "base/rng.h"
 
-enum { N = 1000 };
+enum { N = 1000, MANY = 16 << 10 };
 
-static uint8_t bytes[N + 16];
+static uint8_t bytes[MANY + 16];
 
 static int fill(void **state)
 {
@@ -43,6 +43,18 @@ static void twins_agree_at_every_length_and_alignment(void **state)
                              pen__crc32c_c(7, bytes + from, len));
 }
 
+/* Long ones are summed in stretches. */
+static void twins_agree_on_long_data(void **state)
+{
+    (void)state;
+    for (size_t len = 900; len < MANY; len += 1 + len / 40)
+        for (size_t from = 0; from < 9; from += 4)
+            assert_int_equal(pen__crc32c(7, bytes + from, len),
+                             pen__crc32c_c(7, bytes + from, len));
+    for (size_t len = 3060; len < 3090; len++)
+        assert_int_equal(pen__crc32c(0, bytes, len), pen__crc32c_c(0, bytes, len));
+}
+
 static void pieces_give_the_sum_of_the_whole(void **state)
 {
     (void)state;
@@ -69,6 +81,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_answers_are_given),
         cmocka_unit_test(twins_agree_at_every_length_and_alignment),
+        cmocka_unit_test(twins_agree_on_long_data),
         cmocka_unit_test(pieces_give_the_sum_of_the_whole),
         cmocka_unit_test(every_flipped_bit_shows),
     };
