@@ -334,10 +334,11 @@ struct pen_node {
     pen__at_work *at_work; // (n_threads)
     int n_threads;
     int n_exchanges, n_heavy, n_peers, n_waiting_items;
-    int64_t quiet_ns;   /* when the last heavy request ended, 0: that was seen to */
-    int64_t held_bytes; /* of memory, by all answers */
-    int64_t body_bytes; /* and by bodies of requests */
-    bool is_short;      /* somebody waits for room */
+    int64_t quiet_ns;    /* when the last heavy request ended, 0: that was seen to */
+    int64_t held_bytes;  /* of memory, by all answers */
+    int64_t body_bytes;  /* and by bodies of requests */
+    bool is_short;       /* somebody waits for room */
+    int64_t freed_bytes; /* since then */
     pen__clients clients;
     pen__share share;
     pen__sending sending;

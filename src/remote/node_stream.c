@@ -10,7 +10,10 @@
 #include "base/mem.h"
 #include "remote/node_impl.h"
 
-enum { SPARE_CHUNKS = 256 }; /* 16 MiB */
+enum {
+    SPARE_CHUNKS = 256,     /* 16 MiB */
+    WAKE_BYTES = 128 << 10, /* for which whoever waits for room is woken */
+};
 
 static pen__chunk *get_chunk(pen__chunks *chunks)
 {
@@ -155,11 +158,19 @@ void pen__room_fini(pen__room *room)
     *room = (pen__room){0};
 }
 
-static void wake_short(pen_node *node)
+/* A thread waits for room.  What a client takes at once is far less than a sample, and to wake up
+ * for each piece and find too little takes as long as sending it: so pieces gather, unless nothing
+ * is left that could follow. */
+static void wake_short(pen_node *node, int64_t freed_bytes, bool is_last)
 {
     if (!node->is_short)
         return;
+    const int64_t most = node->opts.buffer_bytes / 8;
+    node->freed_bytes += freed_bytes;
+    if (node->freed_bytes < (most < WAKE_BYTES ? most : WAKE_BYTES) && !is_last)
+        return;
     node->is_short = false;
+    node->freed_bytes = 0;
     pthread_cond_signal(&node->work);
 }
 
@@ -169,7 +180,7 @@ void pen__hold(pen__exchange *x, int64_t bytes)
     x->client->held_bytes += bytes;
     x->node->held_bytes += bytes;
     if (bytes < 0)
-        wake_short(x->node);
+        wake_short(x->node, -bytes, x->held_bytes == 0);
 }
 
 /* A quarter is left to who has little: a few that take much and read it slowly are not to have all.
@@ -191,7 +202,7 @@ void pen__hold_body(pen__exchange *x, int64_t bytes)
     x->client->body_bytes += bytes;
     x->node->body_bytes += bytes;
     if (bytes < 0)
-        wake_short(x->node);
+        wake_short(x->node, -bytes, true);
 }
 
 bool pen__may_hold_body(const pen__exchange *x, int64_t bytes)

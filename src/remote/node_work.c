@@ -140,8 +140,8 @@ static pen__exchange *choose(pen_node *node, pen__turn *turn)
 /* May something be made of what is stored? */
 static bool is_work(const pen__exchange *x, const pen__node_item *item)
 {
-    return item->field == PEN_FIELD_IMAGE ? x->pipe != NULL
-                                          : (item->forms & ~(1U << PEN__FORM_RAW)) != 0;
+    const uint32_t made = PEN__FORMS_ALL & ~(1U << PEN__FORM_RAW);
+    return (item->forms & made) != 0 && (item->field != PEN_FIELD_IMAGE || x->pipe);
 }
 
 static bool take_task(pen_node *node, task *out)
@@ -230,7 +230,7 @@ static int64_t pack_item(worker *w, const task *t, int64_t len, pen_error *err)
     const pen__exchange *x = t->exchange;
     const pen__node_item *item = &x->order->items[t->item];
     pen__pack_order order = {
-        .pipe = t->may_pack ? x->pipe : NULL,
+        .pipe = t->may_pack && is_work(x, item) ? x->pipe : NULL,
         .key = {.seed = x->order->seed,
                 .sample = item->id + x->order->base,
                 .epoch = item->epoch,

@@ -104,6 +104,32 @@ static void answers_stay_within_memory(void **state)
     assert_int_equal(one.held_bytes, 0);
 }
 
+/* A client takes a sample in many pieces. */
+static void who_waits_for_room_is_not_woken_for_each_piece(void **state)
+{
+    (void)state;
+    enum { PIECE = 16 << 10, PIECES = 20 };
+    static pen_node node;
+    pen__client client = {0};
+    pen__exchange x = {.node = &node, .client = &client};
+    int n_woken = 0;
+    node.opts.memory_bytes = 64 << 20;
+    node.opts.buffer_bytes = 4 << 20;
+    pen__hold(&x, PIECES * PIECE);
+    for (int i = 0; i < PIECES; i++) {
+        node.is_short = true;
+        pen__hold(&x, -PIECE);
+        n_woken += !node.is_short;
+    }
+    assert_int_equal(n_woken, 3);  /* for eight pieces, and eight, */
+    assert_false(node.is_short);   /* and the last one, behind which nothing is left to go */
+    node.opts.buffer_bytes = 4096; /* where that is little, for little */
+    pen__hold(&x, 2048);
+    node.is_short = true;
+    pen__hold(&x, -512);
+    assert_false(node.is_short);
+}
+
 static void bodies_stay_within_memory(void **state)
 {
     (void)state;
@@ -176,6 +202,7 @@ int main(void)
         cmocka_unit_test(what_goes_in_comes_out),
         cmocka_unit_test(without_memory_nothing_is_put),
         cmocka_unit_test(answers_stay_within_memory),
+        cmocka_unit_test(who_waits_for_room_is_not_woken_for_each_piece),
         cmocka_unit_test(bodies_stay_within_memory),
         cmocka_unit_test(a_frame_without_memory_is_not_counted),
         cmocka_unit_test(a_frames_head_says_what_follows),
