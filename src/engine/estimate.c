@@ -130,9 +130,24 @@ static double corrected(double value, double ratio)
     return ratio > 0 ? value * ratio : value;
 }
 
+/* How much the constants are off of a form, or of both together: `own`, if it ever came.  Otherwise
+ * as much as of others that did, as that is a matter of the node's processor, first of all.  Files
+ * as they are say nothing of work: they take the network's time. */
+static double time_ratio(const pen__corrections *c, double own)
+{
+    static const pen__form others[] = {PEN__FORM_PIXELS_CODED, PEN__FORM_PIXELS,
+                                       PEN__FORM_JPEG_CUT};
+    if (own > 0)
+        return own;
+    double ratio = c->both_cpu;
+    for (size_t i = 0; !(ratio > 0) && i < sizeof others / sizeof *others; i++)
+        ratio = c->cpu[others[i]];
+    return ratio > 0 ? ratio : 1;
+}
+
 double pen__estimate_file_s(double len, const pen__corrections *corrections)
 {
-    return corrected(sample_s + file_s * len, corrections->cpu[PEN__FORM_RAW]);
+    return (sample_s + file_s * len) * time_ratio(corrections, corrections->cpu[PEN__FORM_RAW]);
 }
 
 void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_image_info *info,
@@ -149,10 +164,10 @@ void pen__estimate_sample(pen__estimate *out, const pen__plan *plan, const pen_i
     const double both_s = weigh_both(out, plan, info, (double)len).cpu_s;
     for (int i = 0; i < PEN__FORM_COUNT; i++) {
         out->of[i].bytes = corrected(out->of[i].bytes, corrections->bytes[i]);
-        out->of[i].cpu_s = corrected(out->of[i].cpu_s, corrections->cpu[i]);
+        out->of[i].cpu_s *= time_ratio(corrections, corrections->cpu[i]);
     }
     out->both = weigh_both(out, plan, info, (double)len);
-    out->both.cpu_s = corrected(both_s, corrections->both_cpu);
+    out->both.cpu_s = both_s * time_ratio(corrections, corrections->both_cpu);
     out->of[PEN__FORM_RAW].cpu_s = pen__estimate_file_s((double)len, corrections);
     /* known, not estimated */
     out->of[PEN__FORM_RAW].bytes = (double)len;
@@ -175,40 +190,44 @@ void pen__estimate_adjust(pen__estimate *e, double cut_bytes, double coded_bytes
 /* ---- learning ---- */
 
 static const double gain = 1.0 / 64; /* a running mean of about 64 samples */
+static const double before = 8;      /* samples that what was known at the beginning counts for */
 
 static bool is_told(double expected, double came)
 {
     return expected > 0 && !isinf(expected) && came >= 0;
 }
 
-/* What came over what the constants alone say. */
-static void follow(double *ratio, double expected, double came, double weight)
+/* Of what came over what the constants alone say; `now` is what is known. */
+static double followed(double now, double expected, double came, double weight)
 {
-    const double now = *ratio > 0 ? *ratio : 1;
     const double told = fmin(fmax(came / expected, 0.05), 20) * now; /* one sample says so much */
-    *ratio =
-        fmin(fmax(now + weight * gain * (told - now), PEN__LEAST_CORRECTION), PEN__MOST_CORRECTION);
+    return fmin(fmax(now + weight * (told - now), PEN__LEAST_CORRECTION), PEN__MOST_CORRECTION);
 }
 
 /* Sums of times are planned with, so what is expected to take long counts for more: the mean of
- * plain ratios would be what is usual for small samples. */
-static void follow_sum(double *ratio, double *usual, double expected, double came)
+ * plain ratios would be what is usual for small samples.  The first samples say more, as what was
+ * known may be of another node. */
+static void follow_sum(double *ratio, double now, pen__usual_cost *usual, double expected,
+                       double came)
 {
     const double most = 4; /* one large sample does not decide */
-    const double base = expected / (*ratio > 0 ? *ratio : 1);
+    const double base = expected / now;
     if (!is_told(expected, came))
         return;
-    *usual = *usual > 0 ? *usual + gain * (base - *usual) : base;
-    follow(ratio, expected, came, fmin(base / *usual, most));
+    usual->s = usual->n > 0 ? usual->s + gain * (base - usual->s) : base;
+    usual->n++;
+    *ratio = followed(now, expected, came,
+                      fmin(base / usual->s, most) * fmax(gain, 1 / (before + usual->n)));
 }
 
 void pen__estimate_learn_bytes(pen__corrections *corrections, const pen__estimate *estimate,
                                pen__form form, double bytes)
 {
     const double expected = estimate->of[form].bytes;
+    double *ratio = &corrections->bytes[form];
     const bool is_open = form == PEN__FORM_JPEG_CUT || form == PEN__FORM_PIXELS_CODED;
     if (is_open && is_told(expected, bytes)) /* others are known */
-        follow(&corrections->bytes[form], expected, bytes, 1);
+        *ratio = followed(*ratio > 0 ? *ratio : 1, expected, bytes, gain);
 }
 
 static bool tries_both(const pen__estimate *estimate, uint32_t forms)
@@ -241,11 +260,10 @@ void pen__estimate_learn_cpu(pen__corrections *corrections, pen__usual_costs *us
                              const pen__estimate *estimate, uint32_t forms, double cpu_s)
 {
     const int dearest = find_dearest(estimate, forms);
-    if (tries_both(estimate, forms))
-        follow_sum(&corrections->both_cpu, &usual->both, estimate->both.cpu_s, cpu_s);
-    else
-        follow_sum(&corrections->cpu[dearest], &usual->of[dearest], estimate->of[dearest].cpu_s,
-                   cpu_s);
+    const bool is_both = tries_both(estimate, forms);
+    double *ratio = is_both ? &corrections->both_cpu : &corrections->cpu[dearest];
+    follow_sum(ratio, time_ratio(corrections, *ratio), is_both ? &usual->both : &usual->of[dearest],
+               is_both ? estimate->both.cpu_s : estimate->of[dearest].cpu_s, cpu_s);
 }
 
 /* ---- offers ---- */

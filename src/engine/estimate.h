@@ -3,7 +3,8 @@
  * From the header, the file's length and the plan, before a byte of it is there.  The constants
  * were measured on photographs (estimate.c); what really comes corrects them while a loader runs,
  * with one ratio a form for bytes and one for time, so that another kind of image or another
- * processor is met after some samples.  Pure: no clock, no state but what is passed in.
+ * processor is met after some samples; of a form that has not come, by the others' time.  Pure: no
+ * clock, no state but what is passed in.
  */
 #ifndef PEN_ENGINE_ESTIMATE_H
 #define PEN_ENGINE_ESTIMATE_H
@@ -29,9 +30,13 @@ typedef struct pen__corrections {
     double bytes[PEN__FORM_COUNT], cpu[PEN__FORM_COUNT];
     double both_cpu;
 } pen__corrections;
-/* Seconds that the constants alone said of late; zero-initialise. */
+/* What the constants alone said of those that came; zero-initialise. */
+typedef struct pen__usual_cost {
+    double s; /* of late */
+    double n; /* samples, since the loader was made */
+} pen__usual_cost;
 typedef struct pen__usual_costs {
-    double of[PEN__FORM_COUNT], both;
+    pen__usual_cost of[PEN__FORM_COUNT], both;
 } pen__usual_costs;
 
 /* `max_cut` as in pen__pack_order.  `full_ch`: pixels there, with so many channels at least; 0:

@@ -173,6 +173,65 @@ static void what_is_expected_of_all_is_what_all_take(void **state)
     assert_true(fabs(expected / took - 1) < 0.05);
 }
 
+/* A node three times as fast as the constants have it was only asked for both. */
+static void of_what_never_came_the_rest_tells(void **state)
+{
+    (void)state;
+    const pen__plan plan = plan_of(a_corner);
+    const pen_image_info info = photo();
+    const uint32_t files = 1U << PEN__FORM_RAW, cuts = files | 1U << PEN__FORM_JPEG_CUT;
+    const pen__estimate usually = estimate_of(info, a_corner, 500000);
+    pen__corrections c = {0};
+    pen__usual_costs usual = {0};
+    pen__estimate e;
+    for (int i = 0; i < 500; i++) {
+        pen__estimate_sample(&e, &plan, &info, 500000, 9, 0, &c);
+        pen__estimate_learn_cpu(&c, &usual, &e, PEN__FORMS_ALL, usually.both.cpu_s / 3);
+    }
+    const double cut_s = usually.of[PEN__FORM_JPEG_CUT].cpu_s;
+    assert_true(fabs(pen__estimate_cost(&e, cuts) * 3 / cut_s - 1) < 0.01);
+    assert_true(fabs(pen__estimate_file_s(500000, &c) * 3 / usually.of[PEN__FORM_RAW].cpu_s - 1) <
+                0.01);
+    for (int i = 0; i < 500; i++) { /* then they come, and speak for themselves */
+        pen__estimate_sample(&e, &plan, &info, 500000, 9, 0, &c);
+        pen__estimate_learn_cpu(&c, &usual, &e, cuts, cut_s * 2);
+        pen__estimate_learn_cpu(&c, &usual, &e, files, 0.001);
+    }
+    assert_true(fabs(pen__estimate_cost(&e, cuts) / cut_s - 2) < 0.02);
+    assert_true(fabs(pen__estimate_file_s(500000, &c) - 0.001) < 1e-5);
+    assert_true(fabs(pen__estimate_cost(&e, PEN__FORMS_ALL) * 3 / usually.both.cpu_s - 1) < 0.01);
+}
+
+/* Nor do files, which a slow network makes dear, tell of work. */
+static void files_tell_of_nothing_else(void **state)
+{
+    (void)state;
+    const pen__plan plan = plan_of(a_corner);
+    const pen_image_info info = photo();
+    const pen__estimate usually = estimate_of(info, a_corner, 500000);
+    pen__corrections c = {.cpu = {[PEN__FORM_RAW] = 4}};
+    pen__estimate e;
+    pen__estimate_sample(&e, &plan, &info, 500000, 9, 0, &c);
+    assert_true(e.of[PEN__FORM_RAW].cpu_s == 4 * usually.of[PEN__FORM_RAW].cpu_s);
+    assert_true(e.of[PEN__FORM_JPEG_CUT].cpu_s == usually.of[PEN__FORM_JPEG_CUT].cpu_s);
+}
+
+/* Another node than last time is known after a batch or so. */
+static void the_first_samples_say_more(void **state)
+{
+    (void)state;
+    const pen__plan plan = plan_of(a_corner);
+    const pen_image_info info = photo();
+    pen__corrections c = {.both_cpu = 4};
+    pen__usual_costs usual = {0};
+    pen__estimate e;
+    for (int i = 0; i < 32; i++) {
+        pen__estimate_sample(&e, &plan, &info, 500000, 9, 0, &c);
+        pen__estimate_learn_cpu(&c, &usual, &e, PEN__FORMS_ALL, e.both.cpu_s / c.both_cpu);
+    }
+    assert_true(c.both_cpu < 1.7);
+}
+
 static void nonsense_does_not_spoil_the_figures(void **state)
 {
     (void)state;
@@ -298,6 +357,9 @@ int main(void)
         cmocka_unit_test(trying_both_is_one_sample),
         cmocka_unit_test(what_comes_is_what_is_expected_before_long),
         cmocka_unit_test(what_is_expected_of_all_is_what_all_take),
+        cmocka_unit_test(of_what_never_came_the_rest_tells),
+        cmocka_unit_test(files_tell_of_nothing_else),
+        cmocka_unit_test(the_first_samples_say_more),
         cmocka_unit_test(nonsense_does_not_spoil_the_figures),
         cmocka_unit_test(a_small_step_is_offered_before_a_large_one),
         cmocka_unit_test(a_step_that_pays_less_than_the_next_is_no_offer),
