@@ -5,6 +5,7 @@
  * they are not.  What a knob may reach was set aside when the budget was shared out.
  */
 #include <penstock/knobs.h>
+#include <penstock/policy.h>
 
 #include <math.h>
 #include <string.h>
@@ -225,7 +226,7 @@ int pen__board_init(pen_loader *loader)
     value[PEN_KNOB_WORKERS] = o->workers;
     const int most = pen__loader_max_ready(loader);
     value[PEN_KNOB_READY_BATCHES] = o->ready_batches < most ? o->ready_batches : most;
-    value[PEN_KNOB_OFFLOAD] = has_offload(loader);
+    value[PEN_KNOB_OFFLOAD] = has_offload(loader) && !(o->policy && o->policy->begins_with_files);
     value[PEN_KNOB_CUT_WIRE] = widest(loader).cut_wire;
     value[PEN_KNOB_CODEC] = widest(loader).codec;
     value[PEN_KNOB_IO] = loader->max_workers > LEAST_IO ? loader->max_workers : LEAST_IO;

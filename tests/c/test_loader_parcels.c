@@ -1,6 +1,8 @@
 /* test_loader_parcels.c - samples that come as parcels: not a byte of the stream is different. */
 #include "testing.h"
 
+#include <penstock/policy.h>
+
 #include <pthread.h>
 #include <unistd.h>
 
@@ -322,6 +324,24 @@ static void the_share_is_a_knob_where_samples_are_weighed(void **state)
         assert_true(info.min == 0 && info.max == (i == 2) && !info.is_integer);
         pen_loader_get_knobs(loader, &knobs);
         assert_true(knobs.value[PEN_KNOB_OFFLOAD] == info.max);
+        pen_loader_free(loader);
+    }
+}
+
+/* What a job waits for is not known before its first samples: who plans what nodes do wants them as
+ * files. */
+static void who_plans_begins_with_files(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"fixed", "rules", "hillclimb", "model"};
+    use_parcels(true);
+    for (int i = 0; i < 4; i++) {
+        pen_loader_opts o = options(1);
+        pen_knobs knobs;
+        o.policy = pen_policy_find(names[i]);
+        pen_loader *loader = open_loader(&o);
+        pen_loader_get_knobs(loader, &knobs);
+        assert_true(knobs.value[PEN_KNOB_OFFLOAD] == (i < 3));
         pen_loader_free(loader);
     }
 }
@@ -714,6 +734,7 @@ int main(void)
         TEST(all_or_nothing_is_decided_by_the_first_samples),
         TEST(the_environment_speaks_for_loaders_that_are_not_told),
         TEST(the_share_is_a_knob_where_samples_are_weighed),
+        TEST(who_plans_begins_with_files),
         TEST(bounds_are_knobs_of_auto),
         TEST(nothing_beyond_the_bounds_is_sent),
         TEST(policies_have_names),
