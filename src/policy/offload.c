@@ -11,20 +11,22 @@ enum {
     OF_A_STATE = 8, /* periods that a state tells of at most */
 };
 
-static const double room = 1.15;        /* what the network takes must fit in the others' time so
-                                          often: samples differ, and a late batch is waited for */
-static const double io_bound = 1.05;    /* the network must be so much slower to begin */
-static const double worth_going = 1.03; /* how much quicker it must get to take more */
-static const double span_s = 1;         /* that is judged together: requests come in bursts */
-static const double doubt_s = 2;        /* the same where little comes, as nodes may be blamed */
-static const double full = 0.92;        /* of what is known, to say that it is used up */
-static const double enough = 1.05;      /* times the bytes, to say that more come */
-static const double paying = 1.03;      /* the same of a try */
-static const double settle_s = 0.3;     /* until a new share shows */
-static const double start_s = 0.5;      /* until queues that were empty say anything */
-static const double longest_rest = 16;  /* spans */
-static const double give_back = 0.05;   /* less than that of a share is not given back */
-static const double relief = 1.25;      /* times the allowance, to forget a limit that was met */
+static const double room = 1.15;          /* what the network takes must fit in the others' time so
+                                            often: samples differ, and a late batch is waited for */
+static const double io_bound = 1.05;      /* the network must be so much slower to begin */
+static const double worth_going = 1.03;   /* how much quicker it must get to take more */
+static const double span_s = 1;           /* that is judged together: requests come in bursts */
+static const double doubt_s = 2;          /* the same where little comes, as nodes may be blamed */
+static const double full = 0.92;          /* of what is known, to say that it is used up */
+static const double enough = 1.05;        /* times the bytes, to say that more come */
+static const double paying_bytes = 1.05;  /* the same of a try with less work for nodes */
+static const double paying_cores = 1.03;  /* of their time, of one with more */
+static const double settle_s = 0.3;       /* until a new share shows */
+static const double longest_settle_s = 3; /* however long samples are under way */
+static const double start_s = 0.5;        /* until queues that were empty say anything */
+static const double longest_rest = 16;    /* spans */
+static const double give_back = 0.05;     /* less than that of a share is not given back */
+static const double relief = 1.25;        /* times the allowance, to forget a limit that was met */
 
 /* The curve between its points. */
 static double at(const double curve[PEN__OFFLOAD_POINTS], double share)
@@ -164,18 +166,21 @@ static void blame(pen__offload_watch *w, double rate, double used, double share)
 
 /* Network and nodes both seem to do what they can; either may have more to give than is known.
  * First the one, then the other is asked for more, as long as that pays. */
-static void try_more(pen__offload_watch *w, double rate, double used)
+static void try_more(pen__offload_watch *w, double rate, double used, double allowance)
 {
-    const double more_bytes = 1.15, more_cores = 1.25;
-    const bool paid = w->tried != PEN__TRIED_NOTHING &&
-                      (w->tried == PEN__TRIED_BYTES ? rate : used) > paying * w->tried_at;
+    const double more_bytes = 1.15, most_bytes = 2, more_cores = 1.25;
+    const bool paid = w->tried == PEN__TRIED_BYTES   ? rate > paying_bytes * w->tried_at
+                      : w->tried == PEN__TRIED_CORES ? used > paying_cores * w->tried_at
+                                                     : false;
+    const bool again = paid && w->stride > more_bytes; /* once may be chance */
     const pen__offload_try next = paid || w->tried == PEN__TRIED_NOTHING ? w->tried : w->tried + 1;
-    if (paid)
+    if (paid && (again || w->tried == PEN__TRIED_CORES))
         w->rest_next = 0;
-    else if (w->tried == PEN__TRIED_CORES)
+    if (!paid && w->tried == PEN__TRIED_CORES)
         w->storage_cores = w->tried_at;
     w->hope = 1;
-    if (next > PEN__TRIED_CORES || (next == PEN__TRIED_CORES && !(w->storage_cores > 0)))
+    const bool was_limited = w->storage_cores > 0 && w->storage_cores < allowance;
+    if (next > PEN__TRIED_CORES || (next == PEN__TRIED_CORES && !was_limited))
         rest(w);
     if (w->rest > 0) {
         w->rest--;
@@ -184,7 +189,7 @@ static void try_more(pen__offload_watch *w, double rate, double used)
     w->tried = next == PEN__TRIED_NOTHING ? PEN__TRIED_BYTES : next;
     w->tried_at = w->tried == PEN__TRIED_BYTES ? w->bytes_per_s : w->storage_cores;
     if (w->tried == PEN__TRIED_BYTES)
-        w->hope = more_bytes;
+        w->hope = w->stride = paid ? fmin(w->stride * more_bytes, most_bytes) : more_bytes;
     else
         w->storage_cores *= more_cores;
 }
@@ -196,6 +201,15 @@ static double wanted_rate(const pen__offload_watch *w, const pen_policy_state *s
     if (!pen__offload_know(w, s, &f) || !(others(&f) > 0))
         return INFINITY;
     return pen__or((f.raw_bytes - at(f.saved_bytes, share)) / others(&f), INFINITY);
+}
+
+/* Bytes come in bursts: what follows a packet that was lost waits for it, and then comes at once.
+ * So a span alone says little, and what network and nodes do is a mean of some seconds: of `before`
+ * and what is in the span. */
+static double mean(const pen__offload_span *span, double before, double sum)
+{
+    const double memory_s = 3, now = sum / span->seconds;
+    return before > 0 ? before + fmin(span->seconds / memory_s, 1) * (now - before) : now;
 }
 
 /* Do fewer bytes come than the network can bring, while nodes are at work? */
@@ -217,32 +231,40 @@ static bool is_low(const pen__offload_watch *w, const pen__offload_span *span, d
     return is_below(w, span, share) && !is_late(w, span, share);
 }
 
-/* Nodes that pause, and use less than they say they have, are not short of it: where their quota is
- * small a burst uses it up.  Unless it goes on: then they are slower than they think.  More that
- * was tried and brought less needs no doubt. */
+/* Do nodes use nearly all of what they say they have? */
+static bool are_busy(const pen__offload_span *span)
+{
+    const double nearly = 0.8;
+    return span->used >= nearly * span->allowance;
+}
+
+/* Nodes that use less than they say they have are not short of it, if only a little less comes, by
+ * chance, or they pause: where their quota is small a burst uses it up.  Unless it goes on: then
+ * they are slower than they think.  More that was tried and brought less needs no doubt. */
 static bool is_doubtful(pen__offload_watch *w, const pen__offload_span *span)
 {
-    const double most_doubts = 3, nearly = 0.8, nothing = 0.1;
-    const bool is_spare = span->node_s < nearly * span->allowance * span->seconds;
+    const double most_doubts = 3, nothing = 0.1, little_less = 0.75;
     const bool has_paused = span->least_rate < nothing * w->bytes_per_s;
-    if (isinf(span->allowance) || !is_spare || !has_paused || w->tried != PEN__TRIED_NOTHING ||
-        w->n_doubts >= most_doubts)
+    const bool is_little = span->rate > little_less * w->bytes_per_s;
+    if (isinf(span->allowance) || are_busy(span) || !(has_paused || is_little) ||
+        w->tried == PEN__TRIED_CORES || w->blamed_rate > 0 || w->n_doubts >= most_doubts)
         return false;
     w->n_doubts++;
     return true;
 }
 
-/* Capacities are what was seen at work; whoever is slowest shows its own. */
-static void judge(pen__offload_watch *w, const pen__offload_span *span, double cores, double share)
+/* Capacities are what was seen at work; whoever is slowest shows its own.  False: the span says
+ * nothing, for all that is known. */
+static bool judge(pen__offload_watch *w, const pen__offload_span *span, double cores, double share)
 {
     const double quick = 0.5, hopeful = 1.01, most_hope = 8;
-    const double rate = span->bytes / span->seconds, used = span->node_s / span->seconds;
-    const double known = w->bytes_per_s;
+    const double rate = span->rate, used = span->used, known = w->bytes_per_s;
+    const double used_now = span->node_s / span->seconds;
     const bool was_met = w->storage_cores > 0; /* perhaps others were there then */
     if (was_met && span->allowance > relief * w->allowance)
         w->storage_cores = w->blamed_rate = w->n_doubts = 0;
     if (w->storage_cores > 0)
-        w->storage_cores = fmax(w->storage_cores, used);
+        w->storage_cores = fmax(w->storage_cores, used_now);
     /* Nodes that use all they may for files as they are leave nothing for anything else, and what
      * comes then says nothing about the network. */
     const bool are_full = share == 0 && used > full * span->allowance;
@@ -254,20 +276,25 @@ static void judge(pen__offload_watch *w, const pen__offload_span *span, double c
         w->tried = PEN__TRIED_NOTHING;
     } else if (is_late(w, span, share)) {
         w->hope = 1; /* less would not do as well */
-    } else if (is_low(w, span, share) && used > 0) {
-        if (is_doubtful(w, span))
-            return;
-        blame(w, rate, used, share);
-        w->allowance = span->allowance;
+    } else if (is_low(w, span, share) && used > 0 && is_doubtful(w, span)) {
+        return false;
+    } else if (is_low(w, span, share) && used > 0 && w->tried != PEN__TRIED_BYTES) {
+        if (rate < full * known) {
+            blame(w, rate, used, share);
+            w->allowance = span->allowance;
+        }
     } else {
         w->n_doubts = 0;
-        w->bytes_per_s = rate > known ? rate : known + quick * (rate - known);
+        /* Less, because nodes have no more time, says nothing about it. */
+        if (rate > known || share == 0 || !are_busy(span))
+            w->bytes_per_s = rate > known ? rate : known + quick * (rate - known);
         w->blamed_rate = 0;
         if (used > 0)
-            try_more(w, rate, used);
+            try_more(w, rate, used_now, span->allowance);
         else
             w->hope = 1;
     }
+    return true;
 }
 
 /* One long step, for a checkpoint, is no slow device: it is in each state for a while, and then in
@@ -300,7 +327,7 @@ void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double 
     }
     if (share != w->share) { /* what comes now was asked for before */
         w->share = share;
-        w->settling_s = settle_s;
+        w->settling_s = fmin(fmax(settle_s, pen__or(s->read_s, 0)), longest_settle_s);
         w->span = (pen__offload_span){0};
     }
     if (w->settling_s > 0) {
@@ -311,9 +338,15 @@ void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double 
     const double cores = pen__or(s->cores, 1);
     w->span.wanted_rate = wanted_rate(w, s, share);
     const bool may_blame = is_low(w, &w->span, share) && is_remote_slow(&w->span, cores);
-    if (w->span.seconds < (may_blame ? doubt_s : span_s) || !(w->span.bytes > 0))
+    const bool is_unsure = may_blame || w->tried == PEN__TRIED_BYTES;
+    if (w->span.seconds < (is_unsure ? doubt_s : span_s) || !(w->span.bytes > 0))
         return;
-    judge(w, &w->span, cores, share);
+    w->span.rate = mean(&w->span, w->rate, w->span.bytes);
+    w->span.used = mean(&w->span, w->used, w->span.node_s);
+    if (judge(w, &w->span, cores, share)) {
+        w->rate = w->span.rate;
+        w->used = w->span.used;
+    }
     w->n_spans++;
     w->is_due = true;
     w->span = (pen__offload_span){0};

@@ -52,6 +52,7 @@ typedef struct pen__offload_span {
     double least_rate;  /* bytes a second, of any period */
     double allowance;   /* the last one */
     double wanted_rate; /* bytes a second of a job that waits for nothing remote */
+    double rate, used;  /* bytes a second, nodes' cores: the mean with what was before */
 } pen__offload_span;
 
 typedef enum pen__offload_try {
@@ -64,9 +65,10 @@ typedef enum pen__offload_try {
 typedef struct pen__offload_watch {
     double bytes_per_s, storage_cores; /* 0: not known */
     double device_s, client_s;         /* of a sample, when it was last told; 0: not yet */
-    double n_odd;                      /* states one after another with a far longer step */
-    double hope;                       /* times the bytes that are planned with; 0 counts as 1 */
-    double allowance; /* that nodes told of when they were last blamed; INFINITY: they did not */
+    double rate, used; /* bytes a second, nodes' cores: means of some spans; 0: not known */
+    double n_odd;      /* states one after another with a far longer step */
+    double hope;       /* times the bytes that are planned with; 0 counts as 1 */
+    double allowance;  /* that nodes told of when they were last blamed; INFINITY: they did not */
     double n_spans;
     double n_slow;   /* spans one after another in which the loop waited, not for its own machine */
     bool is_due;     /* a span was judged just now: it is time to plan */
@@ -74,6 +76,7 @@ typedef struct pen__offload_watch {
     double blamed_rate, blamed_share; /* when the nodes were thought to be slow; 0: they are not */
     pen__offload_try tried;           /* in the present span */
     double tried_at;                  /* what it stood at before */
+    double stride;                    /* times the bytes, of tries that pay one after another */
     double rest, rest_next;           /* spans until the next try */
     double share, settling_s;
     bool has_begun;
