@@ -272,6 +272,8 @@ bool pen__may_hold(const pen__exchange *exchange, int64_t bytes);
  * ask. */
 void pen__hold_body(pen__exchange *exchange, int64_t bytes);
 bool pen__may_hold_body(const pen__exchange *exchange, int64_t bytes);
+/* The lock is held: let a thread look whether there is room by now. */
+void pen__wake_short(pen_node *node);
 
 /* A connection. */
 typedef struct pen__peer {
@@ -338,7 +340,7 @@ struct pen_node {
     int64_t held_bytes;  /* of memory, by all answers */
     int64_t body_bytes;  /* and by bodies of requests */
     bool is_short;       /* somebody waits for room */
-    int64_t freed_bytes; /* since then */
+    int64_t freed_bytes; /* since somebody was last woken for that */
     pen__clients clients;
     pen__share share;
     pen__sending sending;

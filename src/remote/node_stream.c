@@ -158,20 +158,24 @@ void pen__room_fini(pen__room *room)
     *room = (pen__room){0};
 }
 
-/* A thread waits for room.  What a client takes at once is far less than a sample, and to wake up
- * for each piece and find too little takes as long as sending it: so pieces gather, unless nothing
- * is left that could follow. */
-static void wake_short(pen_node *node, int64_t freed_bytes, bool is_last)
+void pen__wake_short(pen_node *node)
 {
-    if (!node->is_short)
-        return;
-    const int64_t most = node->opts.buffer_bytes / 8;
-    node->freed_bytes += freed_bytes;
-    if (node->freed_bytes < (most < WAKE_BYTES ? most : WAKE_BYTES) && !is_last)
-        return;
     node->is_short = false;
     node->freed_bytes = 0;
     pthread_cond_signal(&node->work);
+}
+
+/* A thread waits for room.  What a client takes at once is far less than a sample, and to wake up
+ * for each piece and find too little takes as long as sending it: so pieces gather, unless nothing
+ * is left that could follow.  (What has gathered is told by the watch before long.) */
+static void free_room(pen_node *node, int64_t bytes, bool is_last)
+{
+    const int64_t most = node->opts.buffer_bytes / 8;
+    if (!node->is_short)
+        return;
+    node->freed_bytes += bytes;
+    if (node->freed_bytes >= (most < WAKE_BYTES ? most : WAKE_BYTES) || is_last)
+        pen__wake_short(node);
 }
 
 void pen__hold(pen__exchange *x, int64_t bytes)
@@ -180,7 +184,7 @@ void pen__hold(pen__exchange *x, int64_t bytes)
     x->client->held_bytes += bytes;
     x->node->held_bytes += bytes;
     if (bytes < 0)
-        wake_short(x->node, -bytes, x->held_bytes == 0);
+        free_room(x->node, -bytes, x->held_bytes == 0);
 }
 
 /* A quarter is left to who has little: a few that take much and read it slowly are not to have all.
@@ -202,7 +206,7 @@ void pen__hold_body(pen__exchange *x, int64_t bytes)
     x->client->body_bytes += bytes;
     x->node->body_bytes += bytes;
     if (bytes < 0)
-        wake_short(x->node, -bytes, true);
+        free_room(x->node, -bytes, true);
 }
 
 bool pen__may_hold_body(const pen__exchange *x, int64_t bytes)

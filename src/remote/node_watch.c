@@ -109,6 +109,14 @@ static struct MHD_Connection *give_up_late(pen_node *node, int64_t now)
     return NULL;
 }
 
+/* Whoever waits for room hears of what little there is by now: the client may take no more for a
+ * while. */
+static void tell_room(pen_node *node)
+{
+    if (node->is_short && node->freed_bytes > 0)
+        pen__wake_short(node);
+}
+
 static bool has_hung_up(const pen__peer *peer)
 {
     struct pollfd fd = {.fd = peer->fd, .events = POLLRDHUP};
@@ -177,6 +185,7 @@ void pen__watch_run(void *ctx, int index)
     pthread_mutex_lock(&node->lock);
     while (!node->is_closing) {
         const int64_t now = pen__now_ns();
+        tell_room(node);
         cut_slow(node, now);
         cancel_long(node, now);
         for (struct MHD_Connection *c; (c = give_up_late(node, now)) || (c = let_gone_go(node));) {

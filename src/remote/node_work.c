@@ -8,9 +8,9 @@
  * memory for what comes next.  That is taken before a thread begins, so that answers which nobody
  * reads hold a known number of bytes, and no thread.
  *
- * Whatever makes room or brings work wakes one thread, and a thread that found something wakes the
- * next if there may be more: most requests are for a sample or two, and all threads waking up for
- * each took a fifth of what sending a file takes.
+ * What brings work, or room enough for it (node_stream.c), wakes one thread, and a thread that
+ * found something wakes the next if there may be more: most requests are for a sample or two, and
+ * all threads waking up for each took a fifth of what sending a file takes.
  */
 #include <math.h>
 #include <string.h>
@@ -97,6 +97,13 @@ static size_t parcel_cap(const pen_node *node, const pen_pipeline *pipe, size_t 
     return cap > raw && (int64_t)cap > node->opts.buffer_bytes ? raw : cap;
 }
 
+/* May something be made of what is stored? */
+static bool is_work(const pen__exchange *x, const pen__node_item *item)
+{
+    const uint32_t made = PEN__FORMS_ALL & ~(1U << PEN__FORM_RAW);
+    return (item->forms & made) != 0 && (item->field != PEN_FIELD_IMAGE || x->pipe);
+}
+
 /* What the next piece of an answer takes. */
 static int64_t bytes_ahead(const pen_node *node, const pen__exchange *x)
 {
@@ -110,9 +117,10 @@ static int64_t bytes_ahead(const pen_node *node, const pen__exchange *x)
         return sizeof(pen_error); /* it will not be read */
     if (!item)
         return len;
-    return PEN__FRAME_HEAD + (field == PEN_FIELD_IMAGE
-                                  ? (int64_t)parcel_cap(node, x->pipe, (size_t)len)
-                                  : PEN__FIELD_HEAD + len);
+    return PEN__FRAME_HEAD +
+           (field == PEN_FIELD_IMAGE
+                ? (int64_t)parcel_cap(node, is_work(x, item) ? x->pipe : NULL, (size_t)len)
+                : PEN__FIELD_HEAD + len);
 }
 
 static bool has_room(const pen_node *node, const pen__exchange *exchange)
@@ -135,13 +143,6 @@ static pen__exchange *choose(pen_node *node, pen__turn *turn)
     if (best)
         pen__share_take(&node->share, best->job, contest.turn);
     return best;
-}
-
-/* May something be made of what is stored? */
-static bool is_work(const pen__exchange *x, const pen__node_item *item)
-{
-    const uint32_t made = PEN__FORMS_ALL & ~(1U << PEN__FORM_RAW);
-    return (item->forms & made) != 0 && (item->field != PEN_FIELD_IMAGE || x->pipe);
 }
 
 static bool take_task(pen_node *node, task *out)
@@ -320,7 +321,8 @@ static void do_item(worker *w, const task *t)
     node->stats.index_made += w->indexed == PEN__INDEX_MADE;
     node->stats.index_hits += w->indexed == PEN__INDEX_KNOWN;
     node->stats.cancelled_items += is_work(x, item) && atomic_load(&w->at->is_cancelled);
-    (t->may_pack ? pen__client_used : pen__client_took)(x->client, cpu_ns); /* also if it hung up */
+    (t->may_pack && is_work(x, item) ? pen__client_used : pen__client_took)(
+        x->client, cpu_ns); /* also if it hung up */
     pen__share_used(&node->share, x->job, t->turn, cpu_ns, n < 0 || x->is_over ? 0 : len - n,
                     pen__now_ns());
     if (!x->is_over) {

@@ -141,6 +141,31 @@ static void time_without_requests_is_no_sending(void **state)
     pen_node_free(node);
 }
 
+/* A client has taken a little, and takes no more for now. */
+static void whoever_waits_for_room_hears_of_a_little_as_well(void **state)
+{
+    (void)state;
+    pen_node *node;
+    pthread_t watcher;
+    pen__client client = {0};
+    assert_int_equal(pen_node_create(&node, &opts, NULL), 0);
+    pen__exchange x = {.node = node, .client = &client};
+    pen__hold(&x, 2 * PIECE);
+    node->is_short = true;
+    pen__hold(&x, -PIECE);
+    assert_true(node->is_short); /* not worth waking up for at once */
+    assert_int_equal(pthread_create(&watcher, NULL, watch, node), 0);
+    pthread_mutex_lock(&node->lock);
+    while (node->is_short) {
+        pthread_mutex_unlock(&node->lock);
+        sched_yield();
+        pthread_mutex_lock(&node->lock);
+    }
+    end_watch(node, watcher);
+    pen__hold(&x, -PIECE);
+    pen_node_free(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -151,6 +176,7 @@ int main(void)
         cmocka_unit_test_setup(without_a_limit_nothing_is_too_slow, set_up),
         cmocka_unit_test_setup(all_that_waited_for_too_long_are_given_up_at_once, set_up),
         cmocka_unit_test_setup(time_without_requests_is_no_sending, set_up),
+        cmocka_unit_test_setup(whoever_waits_for_room_hears_of_a_little_as_well, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
