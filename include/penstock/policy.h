@@ -121,14 +121,14 @@ PEN_API const pen_state_field *pen_policy_fields(int *n);
 struct pen_knob_policy {
     const char *name, *text;
     size_t memory_bytes; /* of its own; zero when it begins */
-    /* The first samples come from storage nodes as files: until it has seen what the job waits
-     * for, `offload` stands at 0 and not at 1. */
-    bool begins_with_files;
     /* `knobs` are the present ones, and leave as the wanted ones; those that are pinned, and
      * those out of the table's range, are corrected afterwards.  `reason` (PEN_REASON_CAP)
      * says why in a few words. */
     void (*decide)(void *memory, const pen_policy_state *state, const pen_knob_info *table,
                    pen_knobs *knobs, char *reason);
+    /* The first samples come from storage nodes as files: until it has seen what the job waits
+     * for, `offload` stands at 0 and not at 1, unless it is pinned. */
+    bool begins_with_files;
 };
 
 /* "fixed", "rules", "hillclimb" or "model"; NULL for any other name. */

@@ -226,7 +226,9 @@ int pen__board_init(pen_loader *loader)
     value[PEN_KNOB_WORKERS] = o->workers;
     const int most = pen__loader_max_ready(loader);
     value[PEN_KNOB_READY_BATCHES] = o->ready_batches < most ? o->ready_batches : most;
-    value[PEN_KNOB_OFFLOAD] = has_offload(loader) && !(o->policy && o->policy->begins_with_files);
+    const bool is_planned =
+        o->policy && o->policy->begins_with_files && !(o->pinned_knobs >> PEN_KNOB_OFFLOAD & 1);
+    value[PEN_KNOB_OFFLOAD] = has_offload(loader) && !is_planned;
     value[PEN_KNOB_CUT_WIRE] = widest(loader).cut_wire;
     value[PEN_KNOB_CODEC] = widest(loader).codec;
     value[PEN_KNOB_IO] = loader->max_workers > LEAST_IO ? loader->max_workers : LEAST_IO;

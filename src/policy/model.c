@@ -431,6 +431,6 @@ const pen_knob_policy pen__policy_model = {
     .name = "model",
     .text = "closed form from service times, each change tried and taken back if it does not pay",
     .memory_bytes = sizeof(memory),
-    .begins_with_files = true,
     .decide = decide,
+    .begins_with_files = true,
 };

@@ -343,6 +343,11 @@ static void who_plans_begins_with_files(void **state)
         pen_loader_get_knobs(loader, &knobs);
         assert_true(knobs.value[PEN_KNOB_OFFLOAD] == (i < 3));
         pen_loader_free(loader);
+        o.pinned_knobs = 1U << PEN_KNOB_OFFLOAD; /* nobody plans it */
+        loader = open_loader(&o);
+        pen_loader_get_knobs(loader, &knobs);
+        assert_true(knobs.value[PEN_KNOB_OFFLOAD] == 1);
+        pen_loader_free(loader);
     }
 }
 
