@@ -11,17 +11,18 @@ enum {
     OF_A_STATE = 8, /* periods that a state tells of at most */
 };
 
-static const double room = 1.15;          /* what the network takes must fit in the others' time so
-                                            often: samples differ, and a late batch is waited for */
-static const double io_bound = 1.05;      /* the network must be so much slower to begin */
-static const double worth_going = 1.03;   /* how much quicker it must get to take more */
-static const double span_s = 1;           /* that is judged together: requests come in bursts */
-static const double doubt_s = 2;          /* the same where little comes, as nodes may be blamed */
-static const double full = 0.92;          /* of what is known, to say that it is used up */
-static const double enough = 1.05;        /* times the bytes, to say that more come */
-static const double paying_bytes = 1.05;  /* the same of a try with less work for nodes */
-static const double paying_cores = 1.03;  /* of their time, of one with more */
-static const double settle_s = 0.3;       /* until a new share shows */
+static const double room = 1.15;         /* what the network takes must fit in the others' time so
+                                           often: samples differ, and a late batch is waited for */
+static const double io_bound = 1.05;     /* the network must be so much slower to begin */
+static const double worth_going = 1.03;  /* how much quicker it must get to take more */
+static const double span_s = 1;          /* that is judged together: requests come in bursts */
+static const double doubt_s = 2;         /* the same where little comes, as nodes may be blamed, and
+                                           where it is tried whether the network brings more */
+static const double full = 0.92;         /* of what is known, to say that it is used up */
+static const double enough = 1.05;       /* times the bytes, to say that more come */
+static const double paying_bytes = 1.05; /* the same of a try with less work for nodes */
+static const double paying_cores = 1.03; /* of their time, of one with more */
+static const double settle_s = 0.3;      /* until a new share shows */
 static const double longest_settle_s = 3; /* however long samples are under way */
 static const double start_s = 0.5;        /* until queues that were empty say anything */
 static const double longest_rest = 16;    /* spans */
@@ -238,14 +239,15 @@ static bool are_busy(const pen__offload_span *span)
     return span->used >= nearly * span->allowance;
 }
 
-/* Nodes that use less than they say they have are not short of it, if only a little less comes, by
- * chance, or they pause: where their quota is small a burst uses it up.  Unless it goes on: then
- * they are slower than they think.  More that was tried and brought less needs no doubt. */
+/* Nodes that use less than they say they have are not short of it, if they pause: where their quota
+ * is small a burst uses it up; or if only a little less comes, by chance.  Unless it goes on: then
+ * they are slower than they think.  A try that brought less needs no doubt, if nobody paused. */
 static bool is_doubtful(pen__offload_watch *w, const pen__offload_span *span)
 {
     const double most_doubts = 3, nothing = 0.1, little_less = 0.75;
     const bool has_paused = span->least_rate < nothing * w->bytes_per_s;
-    const bool is_little = span->rate > little_less * w->bytes_per_s;
+    const bool is_little =
+        span->rate > little_less * w->bytes_per_s && w->tried == PEN__TRIED_NOTHING;
     if (isinf(span->allowance) || are_busy(span) || !(has_paused || is_little) ||
         w->tried == PEN__TRIED_CORES || w->blamed_rate > 0 || w->n_doubts >= most_doubts)
         return false;
@@ -259,7 +261,7 @@ static bool judge(pen__offload_watch *w, const pen__offload_span *span, double c
 {
     const double quick = 0.5, hopeful = 1.01, most_hope = 8;
     const double rate = span->rate, used = span->used, known = w->bytes_per_s;
-    const double used_now = span->node_s / span->seconds;
+    const double rate_now = span->bytes / span->seconds, used_now = span->node_s / span->seconds;
     const bool was_met = w->storage_cores > 0; /* perhaps others were there then */
     if (was_met && span->allowance > relief * w->allowance)
         w->storage_cores = w->blamed_rate = w->n_doubts = 0;
@@ -280,16 +282,16 @@ static bool judge(pen__offload_watch *w, const pen__offload_span *span, double c
         return false;
     } else if (is_low(w, span, share) && used > 0 && w->tried != PEN__TRIED_BYTES) {
         if (rate < full * known) {
-            blame(w, rate, used, share);
+            blame(w, rate_now, used, share);
             w->allowance = span->allowance;
         }
     } else {
         w->n_doubts = 0;
         /* Less, because nodes have no more time, says nothing about it. */
-        if (rate > known || share == 0 || !are_busy(span))
+        if (rate > known || share == 0 || !(are_busy(span) || is_low(w, span, share)))
             w->bytes_per_s = rate > known ? rate : known + quick * (rate - known);
         w->blamed_rate = 0;
-        if (used > 0)
+        if (used > 0 && known > 0) /* nothing was asked of nodes before */
             try_more(w, rate, used_now, span->allowance);
         else
             w->hope = 1;
@@ -329,6 +331,7 @@ void pen__offload_look(pen__offload_watch *w, const pen_policy_state *s, double 
         w->share = share;
         w->settling_s = fmin(fmax(settle_s, pen__or(s->read_s, 0)), longest_settle_s);
         w->span = (pen__offload_span){0};
+        w->used = 0; /* what nodes use goes with it; what the network brings does not */
     }
     if (w->settling_s > 0) {
         w->settling_s -= pen__or(s->period_s, 0);

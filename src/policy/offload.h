@@ -72,7 +72,7 @@ typedef struct pen__offload_watch {
     double n_spans;
     double n_slow;   /* spans one after another in which the loop waited, not for its own machine */
     bool is_due;     /* a span was judged just now: it is time to plan */
-    double n_doubts; /* spans one after another in which nodes paused, and had time left */
+    double n_doubts; /* spans one after another in which less came though nodes had time left */
     double blamed_rate, blamed_share; /* when the nodes were thought to be slow; 0: they are not */
     pen__offload_try tried;           /* in the present span */
     double tried_at;                  /* what it stood at before */
