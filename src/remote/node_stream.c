@@ -166,8 +166,9 @@ void pen__wake_short(pen_node *node)
 }
 
 /* A thread waits for room.  What a client takes at once is far less than a sample, and to wake up
- * for each piece and find too little takes as long as sending it: so pieces gather, unless nothing
- * is left that could follow.  (What has gathered is told by the watch before long.) */
+ * for each piece and find too little was a fifth of what a file takes a node on a slow link: so
+ * pieces gather, unless nothing is left that could follow.  (What has gathered is told by the watch
+ * before long.) */
 static void free_room(pen_node *node, int64_t bytes, bool is_last)
 {
     const int64_t most = node->opts.buffer_bytes / 8;
