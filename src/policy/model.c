@@ -54,6 +54,7 @@ static const double waits = 0.03;        /* of the time: worth doing something a
 static const double rests = 0.015;       /* the loop is the slower side */
 static const double enough = 0.8;        /* of what was expected */
 static const double hardly_reads = 2e-4; /* s: what differs below is no news */
+static const double many_more = 1.25;    /* times as many readers of nodes */
 static const double jump = 1.5;          /* times as much, or as little */
 static const double forget = 1.005;      /* a period, of what the source gives */
 static const double lasting = 1 / 30.0;  /* of what is waited, a period: a mean of 3 s */
@@ -184,13 +185,37 @@ static void note_source(memory *m, const pen_policy_state *s, double workers)
                          : 0;
 }
 
+double pen__model_few_readers(const memory *m, const pen_policy_state *s)
+{
+    return fmax(PEN__BUSY_READERS, pen__least_readers(s, pen__measure_rate(&m->base)));
+}
+
+/* Where more samples come than when readers were planned, as nodes do more with them, too few are
+ * under way to keep both node and network busy.  That is some percent of the time, which no trial
+ * tells; and as many readers more cost next to nothing. */
+static bool keep_nodes_busy(const memory *m, const pen_policy_state *s, const pen_knob_info *table,
+                            pen_knobs *knobs, char *reason)
+{
+    const double least = pen__least_readers(s, pen__measure_rate(&m->base));
+    const double now = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
+    if (now == 0 || least < many_more * now || pen__measure_waits(&m->base) < waits ||
+        pen__measure_is_full(&m->base, s->cores))
+        return false;
+    bool is_any = pen__model_turn(table, knobs, PEN_KNOB_READ_AHEAD, 2 * least, true);
+    is_any |= pen__model_turn(table, knobs, PEN_KNOB_IO, least, true);
+    if (is_any)
+        pen__reason(reason, "%g readers: %.0f samples come a second", least,
+                    pen__measure_rate(&m->base));
+    return is_any;
+}
+
 /* Many readers brought no more than none, because the source is at its limit.  Then a few are
  * right: workers that read for themselves leave it idle while they compute, for some hundredths of
  * the time, which is less than a trial can tell. */
 static bool keep_source_busy(const memory *m, const pen_policy_state *s, const pen_knob_info *table,
                              pen_knobs *knobs)
 {
-    const double few = fmax(PEN__BUSY_READERS, pen__least_readers(s));
+    const double few = pen__model_few_readers(m, s);
     /* Many workers keep it busy themselves, and all go through the same gate. */
     if (m->subject != MORE_THREADS || !(m->expected_rate > 0) || !(m->source_rate > 0) ||
         knobs->value[PEN_KNOB_WORKERS] > few ||
@@ -412,7 +437,8 @@ static void decide_threads(memory *m, const pen_policy_state *state, const pen_k
         return;
     if (m->source_rate > 0)
         m->source_rate = fmax(m->source_rate * forget, pen__measure_rate(&m->base));
-    choose(m, s, table, knobs, reason);
+    if (!keep_nodes_busy(m, s, table, knobs, reason))
+        choose(m, s, table, knobs, reason);
     if (m->trial.is_on)
         m->base = (pen__measure){0};
 }

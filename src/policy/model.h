@@ -55,6 +55,9 @@ typedef struct memory {
 bool pen__model_try(memory *m, change what, const pen_policy_state *s, const pen_knob_info *table,
                     pen_knobs *knobs, char *reason);
 
+/* As many as keep a source busy that gives no more to others. */
+double pen__model_few_readers(const memory *m, const pen_policy_state *s);
+
 /* Does reading take so long that readers should do it? */
 bool pen__model_wants_readers(const memory *m, const pen_policy_state *s,
                               const pen_knob_info *table, const pen_knobs *knobs);

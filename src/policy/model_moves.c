@@ -156,7 +156,7 @@ static bool halve_readers(memory *m, const pen_policy_state *s, const pen_knob_i
 {
     const pen_knobs before = *knobs;
     const double io = fmin(knobs->value[PEN_KNOB_READ_AHEAD], knobs->value[PEN_KNOB_IO]);
-    const double least = fmax(PEN__BUSY_READERS, pen__least_readers(s));
+    const double least = pen__model_few_readers(m, s);
     if (io < 2 * least || !(s->read_s > 2 * m->best_read_s) ||
         !pen__model_turn(table, knobs, PEN_KNOB_IO, floor(io / 2), false))
         return false;

@@ -79,7 +79,7 @@ pen__sizes pen__size(const pen_policy_state *s, const pen__source_now *source, d
         sizes.workers = workers_that_read(x, c, r, s->cores);
     } else {
         sizes.workers = whole(fmin(x * c, s->cores));
-        sizes.io = fmax(pen__readers_for(from_source * r), pen__least_readers(s));
+        sizes.io = fmax(pen__readers_for(from_source * r), pen__least_readers(s, 0));
     }
     sizes.read_ahead = 2 * sizes.io;
     size_ready(&sizes, s, c, r);

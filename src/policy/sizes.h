@@ -9,7 +9,7 @@
  *                   while it is below `by_workers` times c, too, and as many more of them as read
  *                   at a time: what was read stays in its core's cache, and nobody is woken for it
  *                   else readers do: x r of them at once, on average (Little), and a margin; of
- *                   storage nodes 16 at least
+ *                   storage nodes 16 at least, and 64 at most for their sake
  *     ready batches 1 + ceil(p95 of a batch / step): those under way, and on top what keeps the
  *                   probability of running empty below 1 %: with a load of rho = m / step and
  *                   deviations of both sides, heavy traffic gives
@@ -44,11 +44,15 @@ static inline double pen__readers_for(double busy)
     return ceil(busy * PEN__MORE_READ) + 1;
 }
 
-/* Where there are any.  Samples that are wanted at once share requests, and a request has its
- * price for a storage node (docs/near-storage.md, "How it asks"). */
-static inline double pen__least_readers(const pen_policy_state *s)
+/* Where there are any, and `rate` samples a second come (0: not known).  Samples that are wanted at
+ * once share requests, and a request has its price for a storage node (docs/near-storage.md, "How
+ * it asks").  And a node with a small quota works for some milliseconds of every tenth of a second:
+ * what is under way keeps the network busy while the node pauses, and the node while the network
+ * takes its time. */
+static inline double pen__least_readers(const pen_policy_state *s, double rate)
 {
-    return isnan(s->node_cores) ? 0 : 16;
+    const double few = 16, most = 64, under_way_s = 1;
+    return isnan(s->node_cores) ? 0 : fmin(fmax(ceil(rate * under_way_s), few), most);
 }
 
 /* What is needed at `factor` times the rate of a loop that never waits. */

@@ -134,13 +134,13 @@ static double readers_when_a_source_slows_down(bool is_remote)
     return readers(&d.knobs);
 }
 
-/* 6 would do for 200 samples a second. */
+/* 6 would do for 200 samples a second, were it not for what is under way at nodes. */
 static void model_keeps_some_readers_of_storage_nodes(void **state)
 {
     (void)state;
     assert_true(readers_when_a_source_slows_down(false) < 16);
     const double n = readers_when_a_source_slows_down(true);
-    assert_true(n >= 16 && n < 32);
+    assert_true(n >= 64 && n < 128);
 }
 
 static void model_gives_back_when_the_loop_is_slower(void **state)

@@ -82,6 +82,24 @@ static void model_keeps_more_readers_of_storage_nodes(void **state)
     }
 }
 
+/* What a second brings is under way at nodes, so that neither they nor the network
+ * wait for each other; 16 at least and 64 at most. */
+static void model_has_more_under_way_at_storage_nodes_the_more_come(void **state)
+{
+    (void)state;
+    const double wire_s[] = {0.07, 0.025, 0.005}, least[] = {16, 36, 64}, most[] = {16, 48, 64};
+    for (size_t i = 0; i < sizeof wire_s / sizeof *wire_s; i++) {
+        world w = of_small_batches(1.2e-3, 0.01, 0.1, 1 + i);
+        w.wire_s = wire_s[i];
+        w.is_remote = true;
+        driver d;
+        start(&d, "model", &w);
+        run(&d, &w, 200);
+        assert_true(readers(&d.knobs) >= least[i] && readers(&d.knobs) <= most[i]);
+        assert_true(d.knobs.value[PEN_KNOB_READ_AHEAD] == 2 * readers(&d.knobs));
+    }
+}
+
 /* Times are of the last periods: what batches took before there were readers goes on for a while.
  */
 static void model_opens_no_room_for_times_that_are_over(void **state)
@@ -345,6 +363,7 @@ int main(void)
         cmocka_unit_test(model_asks_for_few_readers_on_a_wire_that_changes),
         cmocka_unit_test(model_keeps_a_wire_busy),
         cmocka_unit_test(model_keeps_more_readers_of_storage_nodes),
+        cmocka_unit_test(model_has_more_under_way_at_storage_nodes_the_more_come),
         cmocka_unit_test(model_opens_no_room_for_times_that_are_over),
         cmocka_unit_test(giving_back_is_judged_by_the_rate_where_the_loop_waits_much),
         cmocka_unit_test(model_keeps_no_room_that_is_only_filled),
