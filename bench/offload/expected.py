@@ -143,7 +143,8 @@ class Forecast:
 
     def run_s(self, cell: Cell, policy: str) -> float:
         """A run from its first process to its last."""
-        length, batch_s = self.length(cell, policy), cell.batch_size * self.sample_s(cell, policy)
+        counted = OURS if cell.is_paired else policy  # of a pair both have as many
+        length, batch_s = self.length(cell, counted), cell.batch_size * self.sample_s(cell, counted)
         warm_s = max(self.warm_s(cell), warm_least(cell.batch_size) * batch_s)
         return _START_S + warm_s + length.counted * batch_s
 

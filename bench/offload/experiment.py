@@ -107,8 +107,8 @@ class Experiment:
 
     def _policies(self, cell: Cell) -> list[str]:
         wanted = [policy for policy in cell.policies if policy in self._options.policies]
-        if wanted and cell.is_beside:
-            wanted = list(cell.policies)  # of half a pair nothing can be told
+        if wanted and cell.is_paired:
+            wanted = list(cell.policies)
         if not self._options.close:
             return wanted
         from bench.offload.verdicts import WITHIN, behind, best_other
@@ -129,9 +129,11 @@ class Experiment:
             for seed in range(most):
                 shift = seed * max(1, len(policies) // most) % len(policies)
                 wanted = [p for p in policies[shift:] + policies[:shift] if seed < seeds[p]]
-                is_there = {p: str(seed) in stored["runs"].get(p, {}) for p in wanted}
-                for at_once in [wanted] if cell.is_beside else [[p] for p in wanted]:
-                    if not all(is_there[p] for p in at_once):
+                lacks = [p for p in wanted if str(seed) not in stored["runs"].get(p, {})]
+                if cell.is_paired and lacks:
+                    lacks = wanted
+                for at_once in [lacks] if cell.is_beside else [[p] for p in lacks]:
+                    if at_once:
                         yield Turn(cell, tuple(at_once), seed)
 
     def turn_s(self, turn: Turn) -> float:
@@ -276,12 +278,23 @@ class Experiment:
 
     def _runs(self, turn: Turn, quota: float) -> list[Run]:
         cell, forecast = turn.cell, self.forecasts[turn.cell.data]
-        conditions = (cell.batch_size, cell.link, quota, cell.rate, forecast.mean_bytes)
+        rest = (cell.rate, forecast.mean_bytes)
         more = {"client": cell.client, "warm_s": forecast.warm_s(cell)}
         folder = self.views[cell.data].directory / "folder"
         return [
-            Run(folder, p, turn.seed, forecast.length(cell, p), *conditions, **more, lane=lane)
-            for lane, p in enumerate(turn.policies)
+            Run(
+                folder,
+                policy,
+                turn.seed,
+                forecast.length(cell, OURS if cell.is_paired else policy),
+                cell.batch_size,
+                cell.link,
+                cell.quota_of(policy, quota),
+                *rest,
+                **more,
+                lane=lane,
+            )
+            for lane, policy in enumerate(turn.policies)
         ]
 
     def measure(self, turn: Turn) -> str:
@@ -294,13 +307,14 @@ class Experiment:
             self._save()
             return f"skipped: {reason}"
         expected = self.reference(cell, turn.seed)
-        found = self._quietest(self._runs(turn, quota), expected)
+        runs = self._runs(turn, quota)
+        found = self._quietest(runs, expected)
         told = []
-        for policy, notes in zip(turn.policies, found, strict=True):
+        for policy, run, notes in zip(turn.policies, runs, found, strict=True):
             if problem := failure_of(notes):
                 stored["problems"][policy] = problem
             else:
-                notes |= {"quota": quota, "build": self._build}
+                notes |= {"quota": run.quota, "build": self._build}
                 stored["problems"].pop(policy, None)
                 stored["runs"].setdefault(policy, {})[str(turn.seed)] = notes
             told.append(problem or _told(notes))

@@ -3,7 +3,7 @@
 | experiment | what it shows |
 | --- | --- |
 | headline | a link that stays the bottleneck, all the storage CPU there is, a whole epoch of those that matter most |
-| tenth | the same with a tenth of the storage CPU that `auto` used in `headline` |
+| tenth | the same with a tenth of the storage CPU that `auto` used in `headline`, beside `sophon` with all there is |
 | idle | a job that waits for its device: nothing should be offloaded, and nothing lost |
 | client | a job that waits for its own processor: nothing should be offloaded, nothing lost |
 | grid | every link with every quota and every device, some seconds of each |
@@ -30,11 +30,14 @@ DISTURBED = 0.25  # cores that neither end used, the kernel's work for the netwo
 BATCH, _GRID_BATCH = 64, 32  # on a slow link a batch of 64 files takes as long as a run should
 HEADLINE_LINK = 60.0
 _IDLE_LINK, _IDLE_RATE, _IDLE_S = 500.0, 75.0, 20.0
-_TENTH_S = 45.0
+_TENTH_S, _TENTH_PAIRS = 45.0, 10
 _CLIENT_CORES = 0.125  # the link brings twice the samples that this takes, and more
 # What a sample takes of a processor with others on it varies by a tenth from minute to minute, and by some percent from
 # process to process: pairs run at once, short and many.
 _CLIENT_S, _CLIENT_PAIRS = 8.0, 24
+# So slow that all policies at once leave both ends' processors idle most of the time, and each is what its link or its
+# quota lets it be: a cell takes a sixth of the time, and whatever slows the machine slows all of them.
+_ROOM_FOR_ALL = 60.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ class Cell:
     seeds: int = SEEDS
     client: float = AMPLE  # cores of the training loop's side
     is_beside: bool = False  # its policies run at once, each with machines of its own
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether a figure is of both policies of a pair: of half a pair nothing can be told."""
+        return self.kind in ("client", "tenth")
+
+    def quota_of(self, policy: str, quota: float) -> float:
+        """In `tenth` a rival has all there is."""
+        return quota if self.kind != "tenth" or policy == OURS else AMPLE
 
     @property
     def key(self) -> str:
@@ -121,14 +133,16 @@ def cells(data: str, *, is_quick: bool = False, is_full: bool = False) -> Iterat
     more: dict[str, Any] = {"seeds": seeds}
     yield Cell("headline", data, HEADLINE_LINK, AMPLE, 0.0, seconds, **more)
     tenth = (HEADLINE_LINK, None, 0.0, seconds or _TENTH_S)
-    yield Cell("tenth", data, *tenth, policies=(OURS,), **more)
+    both = {"policies": (PAPER, OURS), "is_beside": True}
+    yield Cell("tenth", data, *tenth, **both, seeds=1 if is_quick else _TENTH_PAIRS)
     idle = (_IDLE_LINK, AMPLE, _IDLE_RATE, seconds or _IDLE_S)
     yield Cell("idle", data, *idle, policies=(BASELINE, OURS), **more)
     busy = (_IDLE_LINK, AMPLE, 0.0, seconds or _CLIENT_S)
     pairs = {"client": _CLIENT_CORES, "is_beside": True, "seeds": 1 if is_quick else _CLIENT_PAIRS}
     yield Cell("client", data, *busy, policies=(BASELINE, OURS), **pairs)
     for link, quota, rate in product(axes.links, axes.quotas, axes.rates):
-        yield Cell("grid", data, link, quota, rate, axes.seconds, _GRID_BATCH, seeds=axes.seeds)
+        grid = ("grid", data, link, quota, rate, axes.seconds, _GRID_BATCH)
+        yield Cell(*grid, seeds=axes.seeds, is_beside=link <= _ROOM_FOR_ALL and axes is USUAL)
 
 
 def all_runs(report: dict[str, Any]) -> Iterator[dict[str, Any]]:

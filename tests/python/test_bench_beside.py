@@ -171,3 +171,20 @@ def test_a_pair_is_repeated_if_one_of_it_was_disturbed(tmp_path, monkeypatch):
     runs = bench.report["cells"][BESIDE.key]["runs"]
     assert [runs[policy]["0"]["tries"] for policy in ("none", "auto")] == [2, 2]
     assert runs["auto"]["0"]["other_cores"] == 0.1
+
+
+def test_all_policies_of_a_cell_on_a_slow_link_run_at_once_and_each_for_itself(
+    tmp_path, monkeypatch
+):
+    cell = replace(CELL, kind="grid", policies=("none", "sophon", "auto"), is_beside=True, seeds=1)
+    options = options_for(tmp_path, "--seeds", "1")
+    bench = Rehearsal(options, monkeypatch, [cell])
+    assert bench.at_once == [["none", "sophon", "auto"]]
+    runs = bench.report["cells"][cell.key]["runs"]
+    assert all(set(runs[policy]) == {"0"} for policy in cell.policies)
+    del runs["sophon"]["0"]
+    bench._save()
+    assert Rehearsal(options, monkeypatch, [cell]).at_once == [["sophon"]]
+    some = options_for(tmp_path, "--seeds", "1", "--policies", "auto")
+    bench._save()
+    assert Rehearsal(some, monkeypatch, [cell]).at_once == []

@@ -181,17 +181,28 @@ def test_a_job_that_waits_for_its_own_processor_offloads_nothing_and_loses_nothi
 
 def test_a_tenth_is_compared_with_sophon_that_has_all():
     verdicts = scipy_parts("verdicts")
-    report = report_with(CELL, {"sophon": [run_with(5, 500)]})
-    tenth = replace(CELL, kind="tenth", quota=None)
-    report["cells"] |= report_with(tenth, {"auto": [run_with(5, 400)]})["cells"]
+    tenth = replace(CELL, kind="tenth", quota=None, is_beside=True)
+    theirs = [run_with(5, 500), run_with(5, 520)]
+    report = report_with(tenth, {"sophon": theirs, "auto": [run_with(5, 400)] * 2})
     (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
-    assert check.holds is True and check.told.endswith("KB a sample, 0.010 cores")
-    report["cells"] |= report_with(
-        CELL, {"sophon": [run_with(5, 500)], "none": [run_with(10, 900, storage=0.3)] * 2}
-    )["cells"]
+    assert check.holds is True and check.told.startswith("1.27 ± 0.32 times less (2 pairs, both")
+    assert "KB a sample, 0.0100 cores;" in check.told
+    report["cells"] |= report_with(CELL, {"none": [run_with(10, 900, storage=0.3)] * 2})["cells"]
     (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
-    told = "0.010 cores; to send files alone took 0.030 cores, 3.00 ms a sample (none)"
-    assert check.told.endswith(told)
+    assert "cores; to send files alone took 0.030 cores, 3.00 ms a sample (none)" in check.told
+
+
+def test_a_tenth_is_told_apart_by_the_interval_and_decided_by_the_mean():
+    verdicts = scipy_parts("verdicts")
+    tenth = replace(CELL, kind="tenth", quota=None, is_beside=True)
+    ours = [run_with(5, 400), run_with(5, 540), run_with(5, 480)]
+    report = report_with(tenth, {"sophon": [run_with(5, 500)] * 3, "auto": ours})
+    (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
+    assert check.holds is True and "does not tell them apart" in check.told
+    report = report_with(tenth, {"sophon": [run_with(5, 400)] * 3, "auto": ours})
+    (check,) = verdicts.tenth(report, report["cells"]["tenth/photos"])
+    assert check.holds is False
+    assert verdicts.tenth(report, report_with(tenth, {"auto": ours})["cells"]["tenth/photos"]) == []
 
 
 def test_the_report_has_every_cell_and_the_paper():
