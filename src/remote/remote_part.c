@@ -222,18 +222,10 @@ int pen__part_add_page(pen__part *part, const uint8_t *page, size_t len, pen_err
     return rc;
 }
 
-static int give_keys(pen__index *index, pen_error *err)
-{
-    uint32_t a, b; /* a list may name a file twice: keys may repeat */
-    int rc = pen__index_sort_dirs(index, err);
-    int64_t n_repeated = rc ? rc : pen__index_keys(index, &a, &b, err);
-    return n_repeated < 0 ? (int)n_repeated : 0;
-}
-
 int pen__part_finish(pen__part *part, pen_error *err)
 {
     char hash[PEN__DIGEST_TEXT];
-    int rc = give_keys(&part->index, err);
+    int rc = pen__index_keys_as_added(&part->index, err);
     if (rc == 0)
         rc = pen__index_digest(&part->index, hash, err);
     if (rc)
@@ -351,5 +343,5 @@ int pen__parts_join(pen_dataset *ds, pen__part *parts, int n, pen_error *err)
         rc = append(ds, &parts[i], i, err);
         pen__part_fini(&parts[i]);
     }
-    return rc ? rc : give_keys(&ds->index, err);
+    return rc ? rc : pen__index_keys_as_added(&ds->index, err);
 }

@@ -93,6 +93,9 @@ int64_t pen__index_keys(pen__index *index, uint32_t *a, uint32_t *b, pen_error *
 /* The same, and make keys of different files differ: where some collide, those keep their
  * extension. */
 int pen__index_unique_keys(pen__index *index, pen_error *err);
+/* For ids that stay as samples were added, and keys that are known: both steps.  Keys may repeat,
+ * as a list may name a file twice. */
+int pen__index_keys_as_added(pen__index *index, pen_error *err);
 /* Identity over (key, length, label) in key order. */
 int pen__index_digest(const pen__index *index, char out[PEN__DIGEST_TEXT], pen_error *err);
 /* The id of `key`, the lowest if several samples are the same file, or PEN_ENOTFOUND. */

@@ -73,6 +73,14 @@ int64_t pen__index_keys(pen__index *index, uint32_t *a, uint32_t *b, pen_error *
     return n_repeated;
 }
 
+int pen__index_keys_as_added(pen__index *index, pen_error *err)
+{
+    uint32_t a, b;
+    int rc = pen__index_sort_dirs(index, err);
+    int64_t n_repeated = rc ? rc : pen__index_keys(index, &a, &b, err);
+    return n_repeated < 0 ? (int)n_repeated : 0;
+}
+
 static const char *name_by_key(const pen__index *index, size_t i)
 {
     return pen__index_name(index, &index->entries[index->by_key[i]]);
