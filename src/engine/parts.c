@@ -109,7 +109,7 @@ int64_t pen__parts_read(const pen__carry_env *env, const pen_key *key, bool is_s
     if (!env->marks || pen__dataset_open_sample(env->ds, key->sample, &from, NULL) != 0)
         return 0;
     int64_t n = is_slow && len >= MIN_FILE ? read_parts(env, key, &from, dst, len) : 0;
-    if (n == 0 && read_at(&from, dst, 0, len)) {
+    if (n == 0 && pen__opened_read(&from, dst, len) == (int64_t)len) {
         const bool has_use = env->parts != PEN__PARTS_NEVER;
         write_note(dst, len, (pen__file_note){has_use ? from.stamp : 0, false});
         n = (int64_t)len;

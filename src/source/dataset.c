@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/digest.h"
 #include "base/fail.h"
+#include "base/little_endian.h"
 #include "base/mem.h"
 #include "source/cachedir.h"
 #include "source/fileio.h"
@@ -249,6 +251,21 @@ void pen__opened_close(const pen__opened *opened)
 {
     if (opened->is_own)
         close(opened->fd);
+}
+
+int64_t pen__opened_read(const pen__opened *from, uint8_t *dst, size_t len)
+{
+    uint8_t sum[4];
+    if (!from->is_summed)
+        return pen__pread_full(from->fd, dst, len, from->at);
+    int64_t got = pen__pread_two(from->fd, dst, len, sum, sizeof sum, from->at);
+    if (got < 0)
+        return got;
+    if ((uint64_t)got < len)
+        return got;
+    const bool is_right =
+        (uint64_t)got == len + sizeof sum && pen__crc32c(0, dst, len) == pen__le32(sum);
+    return is_right ? (int64_t)len : -EBADMSG;
 }
 
 int pen__changed_code(const pen_dataset *ds)

@@ -6,6 +6,7 @@
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -93,6 +94,22 @@ int64_t pen__pread_full(int fd, void *dst, size_t n, uint64_t offset)
             return -errno;
     }
     return (int64_t)done;
+}
+
+int64_t pen__pread_two(int fd, void *dst, size_t n, void *tail, size_t n_tail, uint64_t offset)
+{
+    const struct iovec places[] = {{dst, n}, {tail, n_tail}};
+    ssize_t got = preadv(fd, places, 2, (off_t)offset);
+    size_t done = got > 0 ? (size_t)got : 0; /* an error will come again */
+    if (done < n) {
+        int64_t more = pen__pread_full(fd, (char *)dst + done, n - done, offset + done);
+        if (more < 0 || done + (uint64_t)more < n)
+            return more < 0 ? more : (int64_t)done + more;
+        done = n;
+    }
+    const size_t of_tail = done - n;
+    int64_t more = pen__pread_full(fd, (char *)tail + of_tail, n_tail - of_tail, offset + done);
+    return more < 0 ? more : (int64_t)done + more;
 }
 
 int pen__write_full(int fd, const void *src, size_t n)

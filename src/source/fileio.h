@@ -26,6 +26,10 @@ int pen__open_beneath(int dir_fd, const char *path, struct stat *st, pen_error *
  * Returns what there was before the end of the file, or -errno. */
 int64_t pen__pread_full(int fd, void *dst, size_t n, uint64_t offset);
 
+/* The same for n bytes into `dst` and the n_tail that follow them into `tail`, in one call if the
+ * kernel brings them so. */
+int64_t pen__pread_two(int fd, void *dst, size_t n, void *tail, size_t n_tail, uint64_t offset);
+
 /* Write all of it.  0 or -errno. */
 int pen__write_full(int fd, const void *src, size_t n);
 

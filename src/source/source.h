@@ -38,6 +38,7 @@ typedef struct pen__opened {
     bool is_own;    /* closed afterwards */
     uint64_t at;    /* of its first byte */
     uint64_t stamp; /* of the file (pen__file_stamp) */
+    bool is_summed; /* its CRC-32C follows it, 4 bytes, little-endian */
 } pen__opened;
 
 /* A field of a sample that is to be read: its bytes go to dst. */
@@ -94,7 +95,7 @@ struct pen_dataset {
     bool is_confined;  /* links do not lead out of it, and messages do not tell where it is */
     int64_t n_outside; /* folder: links that would have, and were left out */
     uint64_t *headers; // (index.n): of images, as far as they are known (engine/headers.h); or NULL
-    void *state;       /* tar: its shards */
+    void *state;       /* tar: its shards (shards.h) */
     size_t state_bytes;
 };
 
@@ -118,6 +119,9 @@ int pen__dataset_open_file(const pen_dataset *ds, const pen__entry *entry, uint3
 /* Where a sample is, to read some of it: PEN_EUNSUPPORTED if its source has no open_field. */
 int pen__dataset_open_sample(const pen_dataset *ds, int64_t id, pen__opened *out, pen_error *err);
 void pen__opened_close(const pen__opened *opened);
+/* Read all `len` bytes of it, and look at its checksum if it has one.  Returns the bytes that there
+ * were, or -errno; -EBADMSG: the checksum is not that of the bytes. */
+int64_t pen__opened_read(const pen__opened *from, uint8_t *dst, size_t len);
 /* A number that a file keeps as long as it is not changed, from its length and times; 0 for one
  * that was changed just now, and could be again without having another time. */
 struct stat;

@@ -172,33 +172,11 @@ static int fail_label(const parts *all, const part *cls, pen_error *err)
                      (unsigned long long)cls->block * PEN__BLOCK, INT32_MAX);
 }
 
-static int add_record(pen__tar_index *index, const parts *all, const part *image,
-                      pen__tar_record *record, pen_error *err)
-{
-    size_t len = (size_t)image->len + 1;
-    pen__tar_record *records =
-        pen__grow(index->records, &index->cap, index->n + 1, sizeof *records);
-    if (records)
-        index->records = records;
-    char *names =
-        records ? pen__grow(index->names, &index->cap_names, index->n_names + len, 1) : NULL;
-    if (!names)
-        return pen__fail(err, PEN_ENOMEM, -1, "out of memory after %zu samples", index->n);
-    index->names = names;
-    memcpy(names + index->n_names, all->names + image->name, len);
-    record->name = (uint32_t)index->n_names;
-    record->block = image->block;
-    record->length = image->length;
-    index->n_names += len;
-    records[index->n++] = *record;
-    return 0;
-}
-
 /* The parts [first, end) are one sample, its image first. */
-static int take_sample(pen__tar_index *index, const parts *all, const part *first, const part *end,
-                       pen_error *err)
+static int take_sample(pen__shard_index *index, const parts *all, const part *first,
+                       const part *end, pen_error *err)
 {
-    pen__tar_record record = {.label = -1};
+    pen__shard_record record = {.label = -1};
     for (const part *p = first; p < end; p++) {
         if (p + 1 < end && p[1].field == p->field)
             return fail_twice(all, p, p + 1, err);
@@ -211,13 +189,16 @@ static int take_sample(pen__tar_index *index, const parts *all, const part *firs
             return fail_label(all, p, err);
         record.label = p->label;
     }
-    return add_record(index, all, first, &record, err);
+    record.block = first->block;
+    record.length = first->length;
+    return pen__shard_index_add(index, &record, all->names + first->name, first->len, err);
 }
 
-static int group(pen__tar_index *index, const parts *all, part *items, size_t n, pen_error *err);
+static int group(pen__shard_index *index, const parts *all, part *items, size_t n, pen_error *err);
 
 /* The parts [first, end) share a key.  See the top for the three cases. */
-static int take_run(pen__tar_index *index, const parts *all, part *first, part *end, pen_error *err)
+static int take_run(pen__shard_index *index, const parts *all, part *first, part *end,
+                    pen_error *err)
 {
     part *dotted = first;
     while (dotted < end && !dotted->is_dotted)
@@ -245,7 +226,7 @@ static bool share_key(const parts *all, const part *a, const part *b)
 }
 
 /* Calls itself once at most: dotted names become plain on the way. */
-static int group(pen__tar_index *index, const parts *all, part *items, size_t n, pen_error *err)
+static int group(pen__shard_index *index, const parts *all, part *items, size_t n, pen_error *err)
 {
     if (n > 1)
         qsort_r(items, n, sizeof *items, compare_parts, all->names);
@@ -260,12 +241,12 @@ static int group(pen__tar_index *index, const parts *all, part *items, size_t n,
 
 static int compare_records(const void *a, const void *b, void *ctx)
 {
-    const pen__tar_record *x = a, *y = b;
+    const pen__shard_record *x = a, *y = b;
     const char *names = ctx, *p = names + x->name, *q = names + y->name;
     return pen__bytes_compare(p, pen__path_stem(p, strlen(p)), q, pen__path_stem(q, strlen(q)));
 }
 
-int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
+int pen__tar_index_build(pen__shard_index *index, const pen__tar_bytes *in,
                          int (*progress)(void *ctx, uint64_t bytes_done, pen_error *err), void *ctx,
                          pen_error *err)
 {
@@ -288,21 +269,4 @@ int pen__tar_index_build(pen__tar_index *index, const pen__tar_bytes *in,
     pen__free(all.items);
     pen__free(all.names);
     return rc;
-}
-
-void pen__tar_index_fini(pen__tar_index *index)
-{
-    pen__free(index->records);
-    pen__free(index->names);
-    memset(index, 0, sizeof *index);
-}
-
-pen__tar_stamp pen__tar_stamp_of(const struct stat *st)
-{
-    return (pen__tar_stamp){
-        .size = (uint64_t)st->st_size,
-        .inode = (uint64_t)st->st_ino,
-        .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-        .ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
-    };
 }

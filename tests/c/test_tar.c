@@ -9,12 +9,12 @@
 static int index_bytes(const uint8_t *bytes, size_t len, pen_error *err)
 {
     int64_t live = pen__mem_live();
-    pen__tar_index index = {0};
+    pen__shard_index index = {0};
     pen__tar_bytes in = {.fd = -1, .mem = bytes, .size = len};
     int rc = pen__tar_index_build(&index, &in, NULL, NULL, err);
     for (size_t i = 0; rc == 0 && i < index.n; i++) /* whatever is accepted is within */
         assert_true((uint64_t)index.records[i].block * 512 + index.records[i].length <= len);
-    pen__tar_index_fini(&index);
+    pen__shard_index_fini(&index);
     assert_int_equal(pen__mem_live(), live);
     return rc;
 }

@@ -36,22 +36,22 @@ static const char *cache_file(void)
     return path;
 }
 
-static pen__tar_stamp shard_stamp(void)
+static pen__shard_stamp shard_stamp(void)
 {
     struct stat st;
     assert_int_equal(stat(in_tree("s.tar"), &st), 0);
-    return pen__tar_stamp_of(&st);
+    return pen__shard_stamp_of(&st);
 }
 
 /* Does the cache hold what the shard's headers say? */
 static bool is_cached(void)
 {
-    pen__tar_index index = {0};
-    pen__tar_stamp stamp = shard_stamp();
+    pen__shard_index index = {0};
+    pen__shard_stamp stamp = shard_stamp();
     bool loaded = pen__tar_cache_load(&index, in_tree("cache"), in_tree("s.tar"), &stamp);
     if (loaded)
         assert_int_equal(index.n, 3);
-    pen__tar_index_fini(&index);
+    pen__shard_index_fini(&index);
     return loaded;
 }
 
@@ -73,13 +73,13 @@ static void the_second_opening_does_not_read_headers(void **state)
     open_and_check(true, "bbbb");
     assert_true(is_cached());
     /* Spoil a header without changing the stamp: opening does not notice, so it did not look. */
-    pen__tar_stamp stamp = shard_stamp();
+    pen__shard_stamp stamp = shard_stamp();
     int fd = open(in_tree("s.tar"), O_RDWR);
     assert_int_equal(pwrite(fd, "ZZZZ", 4, 0), 4);
     close(fd);
-    pen__tar_index index = {0};
+    pen__shard_index index = {0};
     assert_true(pen__tar_cache_load(&index, in_tree("cache"), in_tree("s.tar"), &stamp));
-    pen__tar_index_fini(&index);
+    pen__shard_index_fini(&index);
     assert_false(is_cached()); /* but the changed file has another stamp */
 }
 
@@ -213,7 +213,7 @@ static void mutated_files_are_refused_or_lie_within_the_shard(void **state)
     char *bytes = NULL;
     size_t len = (size_t)pen__read_file(AT_FDCWD, cache_file(), 1 << 20, &bytes, NULL);
     char *copy = malloc(len);
-    pen__tar_stamp stamp = shard_stamp();
+    pen__shard_stamp stamp = shard_stamp();
     int64_t live = pen__mem_live();
     pen__rng rng;
     int n_accepted = 0;
@@ -224,14 +224,14 @@ static void mutated_files_are_refused_or_lie_within_the_shard(void **state)
             copy[COUNT_AT + pen__rng_below(&rng, (uint32_t)len - COUNT_AT)] =
                 (char)pen__rng_u32(&rng);
         forge(copy, len);
-        pen__tar_index index = {0};
+        pen__shard_index index = {0};
         if (pen__tar_cache_parse(&index, copy, len, &stamp)) {
             n_accepted++;
             for (size_t i = 0; i < index.n; i++)
                 assert_true((uint64_t)index.records[i].block * 512 + index.records[i].length <=
                             stamp.size);
         }
-        pen__tar_index_fini(&index);
+        pen__shard_index_fini(&index);
         assert_int_equal(pen__mem_live(), live);
     }
     assert_true(n_accepted > 0 && n_accepted < 20000);

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     memcpy(bytes, data + 1, --len);
     if (must_seal)
         seal_headers(bytes, len);
-    pen__tar_index index = {0};
+    pen__shard_index index = {0};
     pen__tar_bytes in = {.fd = -1, .mem = bytes, .size = len};
     pen_error err = {0};
     int rc = pen__tar_index_build(&index, &in, NULL, NULL, &err);
@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     for (size_t i = 0; rc == 0 && i < index.n; i++)
         if ((uint64_t)index.records[i].block * 512 + index.records[i].length > len)
             abort();
-    pen__tar_index_fini(&index);
+    pen__shard_index_fini(&index);
     free(bytes);
     return 0;
 }
