@@ -6,7 +6,7 @@
  * the file name with its extension, all bytewise.  For a class-per-directory
  * folder this is torchvision's ImageFolder order.  Ids, keys and the identity
  * hash do not depend on where or how the data is stored: a folder and a tar of
- * the same files with the same labels give the same stream.
+ * the same files with the same labels give the same stream, and so does a pack of either.
  *
  * Keys
  *   A key is the path below the root without its last extension: "n01/0001".
@@ -46,6 +46,13 @@
  *   Paths below the root become relative to it, so the list of a folder's files in the
  *   folder's order, with its labels, is the same dataset as the folder.
  *
+ * Packs
+ *   .pen files that pen_pack_write (pack.h) has made of any other dataset, the same as that: ids,
+ *   keys, labels, classes, fields and identity.  Ids count on from one shard to the next, in
+ *   whatever order they are named; some of a pack's shards are a dataset with fewer samples, and
+ *   shards of different packs are refused.  Every field has a checksum, which is looked at when
+ *   all of it is read; where it is wrong, and again, that is PEN_ECORRUPT.
+ *
  * Remote
  *   penstock://HOST[:PORT]/NAME: a dataset that `penstock serve` offers, penstocks:// with TLS.
  *   Ids, keys, labels, classes, fields and identity are those it has there.
@@ -74,9 +81,10 @@ typedef enum pen_source_kind {
     PEN_SOURCE_MANIFEST,
     PEN_SOURCE_LIST,
     PEN_SOURCE_REMOTE,
+    PEN_SOURCE_PACK,
 } pen_source_kind;
 
-/* What a sample may carry beside its image (tar shards). */
+/* What a sample may carry beside its image (tar shards, and packs of them). */
 typedef enum pen_field {
     PEN_FIELD_IMAGE = 0,
     PEN_FIELD_CLS,
@@ -95,7 +103,7 @@ typedef struct pen_dataset_opts {
                               ~/.cache/penstock */
     bool use_cache;        /* default true; false neither reads nor writes it */
     bool allow_outside;    /* manifest: permit absolute paths and ".." (default false) */
-    /* Called now and then while a long index is built; may be NULL.  Tars: bytes of
+    /* Called now and then while a long index is built; may be NULL.  Tars and packs: bytes of
      * shards indexed, of all; remote: samples known, of all; else: samples found, and -1
      * for a total.  Anything but 0
      * ends opening with PEN_ECANCELED. */
@@ -116,8 +124,8 @@ typedef struct pen_dataset_opts {
 PEN_API void pen_dataset_opts_init(pen_dataset_opts *opts);
 
 /* Open `spec`: a directory, a .tar file, a brace range of them
- * ("shard-{000..146}.tar", "{train,extra}-{0..9}.tar"), a manifest (.csv, .jsonl), or
- * penstock://HOST/NAME.
+ * ("shard-{000..146}.tar", "{train,extra}-{0..9}.tar"), a pack (.pen, or a brace range of its
+ * shards), a manifest (.csv, .jsonl), or penstock://HOST/NAME.
  * `opts` may be NULL.  PEN_ENOTFOUND: nothing there, or no images in it.
  * On success the caller owns *out; on error *out is NULL. */
 PEN_API int pen_dataset_open(pen_dataset **out, const char *spec, const pen_dataset_opts *opts,
@@ -139,7 +147,7 @@ PEN_API void pen_dataset_unref(pen_dataset *ds);
 PEN_API void pen_dataset_jpeg_index(const pen_dataset *ds, int64_t *n_samples, int64_t *n_bytes);
 
 PEN_API pen_source_kind pen_dataset_kind(const pen_dataset *ds);
-/* "folder", "tar", "manifest", "list", "remote". */
+/* "folder", "tar", "manifest", "list", "remote", "pack". */
 PEN_API const char *pen_source_kind_name(pen_source_kind kind);
 PEN_API int64_t pen_dataset_count(const pen_dataset *ds);
 PEN_API int64_t pen_dataset_bytes(const pen_dataset *ds);
@@ -165,7 +173,8 @@ PEN_API const char *pen_dataset_class_name(const pen_dataset *ds, int64_t label)
 
 /* Read the image of sample `id` into dst; returns its length.  Short reads and
  * EINTR are retried.  PEN_EIO (also when the file changed its size since it was
- * indexed), PEN_ENOSPC, PEN_EINVAL; remote: PEN_EFORK, PEN_ECANCELED by opts.waiting. */
+ * indexed), PEN_ECORRUPT (a pack's checksum), PEN_ENOSPC, PEN_EINVAL; remote: PEN_EFORK,
+ * PEN_ECANCELED by opts.waiting. */
 PEN_API int64_t pen_dataset_read(const pen_dataset *ds, int64_t id, uint8_t *dst, size_t dst_cap,
                                  pen_error *err);
 /* Length of another field of the sample, or PEN_ENOTFOUND. */

@@ -3,7 +3,8 @@
  * Read the headers in this order; each stands alone:
  *   error.h     codes and messages
  *   image.h     one image: what is it, decode it
- *   dataset.h   where samples live: folder, tar shards, manifest
+ *   dataset.h   where samples live: folder, tar shards, packs, manifest
+ *   pack.h      write a dataset into .pen files
  *   op.h        what happens to a sample, as data
  *   pipeline.h  a line of operations; drawn parameters; running one sample
  *   order.h     which sample stands at which position of which epoch
@@ -37,6 +38,7 @@
 #include <penstock/offload.h>
 #include <penstock/op.h>
 #include <penstock/order.h>
+#include <penstock/pack.h>
 #include <penstock/pipeline.h>
 #include <penstock/policy.h>
 #include <penstock/profile.h>

@@ -192,7 +192,7 @@ int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error *err)
 
 /* ---- datasets ---- */
 
-/* The last part of a path, without .tar. */
+/* The last part of a path, without .tar or .pen. */
 static void name_of(const char *spec, char out[PEN__NODE_NAME])
 {
     size_t end = strlen(spec);
@@ -202,7 +202,7 @@ static void name_of(const char *spec, char out[PEN__NODE_NAME])
     while (begin > 0 && spec[begin - 1] != '/')
         begin--;
     size_t n = end - begin;
-    if (n > 4 && memcmp(spec + end - 4, ".tar", 4) == 0)
+    if (n > 4 && (memcmp(spec + end - 4, ".tar", 4) == 0 || memcmp(spec + end - 4, ".pen", 4) == 0))
         n -= 4;
     if (n >= PEN__NODE_NAME)
         n = 0;

@@ -24,7 +24,7 @@
 static const pen__source *const sources[] = {
     [PEN_SOURCE_FOLDER] = &pen__source_folder,     [PEN_SOURCE_TAR] = &pen__source_tar,
     [PEN_SOURCE_MANIFEST] = &pen__source_manifest, [PEN_SOURCE_LIST] = &pen__source_list,
-    [PEN_SOURCE_REMOTE] = &pen__source_remote,
+    [PEN_SOURCE_REMOTE] = &pen__source_remote,     [PEN_SOURCE_PACK] = &pen__source_pack,
 };
 
 void pen_dataset_opts_init(pen_dataset_opts *opts)
@@ -54,7 +54,8 @@ static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
     struct stat st;
     if (stat(spec, &st) != 0) {
         int reason = errno;
-        *kind = PEN_SOURCE_TAR;
+        *kind =
+            ends_with(spec, ".pen") || ends_with(spec, ".pen}") ? PEN_SOURCE_PACK : PEN_SOURCE_TAR;
         if (strchr(spec, '{'))
             return 0;
         if (reason == ENOENT || reason == ENOTDIR)
@@ -65,6 +66,8 @@ static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
         *kind = PEN_SOURCE_FOLDER;
     else if (ends_with(spec, ".tar"))
         *kind = PEN_SOURCE_TAR;
+    else if (ends_with(spec, ".pen"))
+        *kind = PEN_SOURCE_PACK;
     else if (ends_with(spec, ".csv") || ends_with(spec, ".jsonl"))
         *kind = PEN_SOURCE_MANIFEST;
     else if (ends_with(spec, ".gz") || ends_with(spec, ".tgz") || ends_with(spec, ".zst") ||
@@ -73,10 +76,11 @@ static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
                          "'%s' is compressed and cannot be read in place: decompress it first",
                          shown.text);
     else
-        return pen__fail(err, PEN_EUNSUPPORTED, -1,
-                         "'%s' is no dataset: give a directory, a .tar file, a brace range of .tar "
-                         "files, a .csv or .jsonl manifest, or penstock://HOST/NAME",
-                         shown.text);
+        return pen__fail(
+            err, PEN_EUNSUPPORTED, -1,
+            "'%s' is no dataset: give a directory, a .tar or .pen file, a brace range of "
+            "such files, a .csv or .jsonl manifest, or penstock://HOST/NAME",
+            shown.text);
     return 0;
 }
 

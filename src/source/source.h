@@ -56,7 +56,8 @@ typedef struct pen__source {
      * the caller calls close.  NULL: a list, which is not opened by name. */
     int (*open)(pen_dataset *ds, const char *spec, const pen_dataset_opts *opts, pen_error *err);
     /* Read `len` bytes of a field; the caller has checked that they are there and fit.
-     * Thread-safe.  Returns 0 or PEN_EIO; PEN_ENOTFOUND of a confined dataset, see below. */
+     * Thread-safe.  Returns 0 or PEN_EIO; PEN_ENOTFOUND of a confined dataset, see below;
+     * PEN_ECORRUPT where the source knows that what is there is not what was written. */
     int (*read)(const pen_dataset *ds, const pen__entry *entry, uint32_t block, uint8_t *dst,
                 size_t len, pen_error *err);
     /* Read 1 to PEN__FIELD_READS fields beside images, for a source that is quicker with many at
@@ -95,12 +96,12 @@ struct pen_dataset {
     bool is_confined;  /* links do not lead out of it, and messages do not tell where it is */
     int64_t n_outside; /* folder: links that would have, and were left out */
     uint64_t *headers; // (index.n): of images, as far as they are known (engine/headers.h); or NULL
-    void *state;       /* tar: its shards (shards.h) */
+    void *state;       /* tar, pack: its shards (shards.h) */
     size_t state_bytes;
 };
 
 extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest,
-    pen__source_list, pen__source_remote;
+    pen__source_list, pen__source_remote, pen__source_pack;
 
 /* Of a file that is another one than was indexed.  A node's clients ask again after PEN_EIO; this
  * is PEN_ENOTFOUND there, as it is of one that is gone or leads out. */

@@ -293,7 +293,7 @@ static void what_is_no_dataset_is_an_error_that_says_what_is(void **state)
     put_text("sub/keep", "");
     open_fails(in_tree("nowhere"), NULL, PEN_ENOTFOUND, "no such file or directory");
     open_fails(in_tree("x.zip/y"), NULL, PEN_ENOTFOUND, "no such file or directory");
-    open_fails(in_tree("x.zip"), NULL, PEN_EUNSUPPORTED, "give a directory, a .tar file");
+    open_fails(in_tree("x.zip"), NULL, PEN_EUNSUPPORTED, "give a directory, a .tar or .pen file");
     open_fails(in_tree("x.tar.gz"), NULL, PEN_EUNSUPPORTED, "decompress it first");
     open_fails(in_tree("sub"), NULL, PEN_ENOTFOUND, "no images under");
     open_fails("", NULL, PEN_EINVAL, "empty");
@@ -302,6 +302,7 @@ static void what_is_no_dataset_is_an_error_that_says_what_is(void **state)
     pen_dataset_opts opts = {0};
     open_fails(in_tree("sub"), &opts, PEN_EINVAL, "pen_dataset_opts_init");
     assert_string_equal(pen_source_kind_name(PEN_SOURCE_TAR), "tar");
+    assert_string_equal(pen_source_kind_name(PEN_SOURCE_PACK), "pack");
     assert_string_equal(pen_source_kind_name((pen_source_kind)9), "unknown");
     pen_dataset_unref(NULL);
 }
