@@ -12,13 +12,13 @@
 enum { MAX_FILE = 1 << 20, MAX_CPUS = 1024, GRACE_S = 1, LOOK_MS = 500 };
 
 static const char help[] =
-    "usage: penstock serve [OPTIONS] DIR|TAR|MANIFEST...\n\n"
+    "usage: penstock serve [OPTIONS] DIR|TAR|PACK|MANIFEST...\n\n"
     "Hands datasets to loaders on other machines, which open penstock://HOST:PORT/NAME.\n"
     "Each sample crosses the network in the smallest form that gives the same pixels.\n\n"
     "  --listen ADDR          where (default 127.0.0.1:7470); beyond this machine only with\n"
     "                         a token or TLS; port 0: any\n"
     "  --name NAME            of the next dataset (default: last part of its path, without\n"
-    "                         .tar at its end)\n"
+    "                         .tar or .pen at its end)\n"
     "  --cpus N               threads that decode and pack at once (default: all cores)\n"
     "  --no-index             do not keep in the cache directory where parts of JPEG files\n"
     "                         begin, which makes cutting them quicker (also: PENSTOCK_INDEX=off)\n"

@@ -13,6 +13,7 @@ static const struct {
     {"bench", "how fast batches of a dataset come", cmd_bench},
     {"doctor", "why a PyTorch script waits for data, and what to change", cmd_doctor},
     {"machine", "what this machine is doing, and what it does not tell", cmd_machine},
+    {"pack", "write a dataset into .pen files, the same dataset", cmd_pack},
     {"profile", "what samples weigh after each operation, and what that costs", cmd_profile},
     {"replay", "build any batch of a stream again", cmd_replay},
     {"serve", "hand a dataset to loaders on other machines", cmd_serve},
