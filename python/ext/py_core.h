@@ -132,6 +132,9 @@ PyObject *py_batch_create(py_state *state, pen_batch *batch, pen_dataset *ds);
 
 /* The C object behind a Dataset or Pipeline; TypeError for anything else. */
 pen_dataset *py_dataset_get(py_state *state, PyObject *object);
+/* A progress function of the library: called without Python's lock where something may take long.
+ * Ctrl-C ends that, and the exception stays set for whoever gets the lock back. */
+int py_check_progress(void *ctx, int64_t done, int64_t total);
 pen_pipeline *py_pipeline_get(py_state *state, PyObject *object);
 
 /* ---- py_loader.c, py_knobs.c ---- */
@@ -172,6 +175,7 @@ PyObject *py_image_probe(PyObject *module, PyObject *args);
 PyObject *py_image_decode(PyObject *module, PyObject *args);
 PyObject *py_order_at(PyObject *module, PyObject *args);
 PyObject *py_order_slice(PyObject *module, PyObject *args);
+PyObject *py_pack_write(PyObject *module, PyObject *args);
 
 /* Methods with keywords, as PyMethodDef wants them. */
 #define PY_METHOD(function) ((PyCFunction)(void (*)(void))(function))

@@ -18,8 +18,7 @@ pen_dataset *py_dataset_get(py_state *state, PyObject *object)
 
 /* ---- opening ---- */
 
-/* Called without Python's lock where something may take long: Ctrl-C ends it, and the exception
- * stays set for whoever gets the lock back. */
+/* As py_check_progress. */
 static int check_signals(void *ctx)
 {
     (void)ctx;
@@ -29,7 +28,7 @@ static int check_signals(void *ctx)
     return interrupted;
 }
 
-static int check_progress(void *ctx, int64_t done, int64_t total)
+int py_check_progress(void *ctx, int64_t done, int64_t total)
 {
     (void)done, (void)total;
     return check_signals(ctx);
@@ -53,7 +52,7 @@ static pen_dataset *open_dataset(py_state *state, const char *path, const char *
     opts.cache_dir = cache_dir;
     opts.use_cache = use_cache;
     opts.allow_outside = allow_outside;
-    opts.progress = check_progress;
+    opts.progress = py_check_progress;
     opts.waiting = check_signals;
     pen_dataset *dataset = NULL;
     pen_error err = PY_NO_ERROR;
@@ -115,7 +114,7 @@ static pen_dataset *open_list(py_state *state, const file_list *list)
 {
     pen_dataset_opts opts;
     pen_dataset_opts_init(&opts);
-    opts.progress = check_progress;
+    opts.progress = py_check_progress;
     pen_dataset *dataset = NULL;
     pen_error err = PY_NO_ERROR;
     int rc;
@@ -374,7 +373,7 @@ static PyMethodDef dataset_methods[] = {
 
 static PyGetSetDef dataset_getset[] = {
     {"path", dataset_path, NULL, "What it was opened with.", NULL},
-    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest', 'list' or 'remote'.", NULL},
+    {"kind", dataset_kind, NULL, "'folder', 'tar', 'manifest', 'list', 'remote' or 'pack'.", NULL},
     {"classes", dataset_classes, NULL, "Class names, where directories give them.", NULL},
     {"hash", dataset_hash, NULL, "Identity, the same for every way of storing it.", NULL},
     {"nbytes", dataset_nbytes, NULL, "Bytes of all images.", NULL},
@@ -384,8 +383,8 @@ static PyGetSetDef dataset_getset[] = {
 static PyType_Slot dataset_slots[] = {
     {Py_tp_doc,
      "Dataset(path, cache_dir=None, *, use_cache=True, allow_outside=False)\n--\n\n"
-     "Samples of a folder, of tar shards ('shard-{000..146}.tar'), of a manifest, or of a "
-     "storage node ('penstock://host/name')."},
+     "Samples of a folder, of tar shards ('shard-{000..146}.tar'), of a pack ('train.pen'), of a "
+     "manifest, or of a storage node ('penstock://host/name')."},
     {Py_tp_new, dataset_new},
     {Py_tp_dealloc, dataset_dealloc},
     {Py_tp_repr, dataset_repr},

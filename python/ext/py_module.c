@@ -7,6 +7,7 @@
  *   py_op.c        operations and their parameters
  *   py_array.c     Array: DLPack, buffers, dlpack_abi.h
  *   py_image.c     probe, decode
+ *   py_pack.c      writing packs
  *   py_dataset.c, py_pipeline.c, py_batch.c, py_loader.c: the types of that name
  *   py_guest.c     Guest: loaders of worker processes, for `penstock top`
  *   py_knobs.c     the part of Loader that any thread may call
@@ -81,6 +82,8 @@ static PyMethodDef functions[] = {
      "order_at(kind, block, window, seed, count, epoch, position): a sample id."},
     {"order_slice", py_order_slice, METH_VARARGS,
      "order_slice(kind, block, window, seed, count, epoch, begin, n): sample ids."},
+    {"pack", py_pack_write, METH_VARARGS,
+     "pack(dataset, path, shard_bytes, overwrite): what to open it with."},
     {"cpu_level", py_cpu_level, METH_NOARGS,
      "The SIMD level in use: 'avx512', 'avx2' or 'scalar'."},
     {0},

@@ -32,6 +32,7 @@ from penstock.errors import (
 from penstock.fed import FedLoader
 from penstock.loader import Loader
 from penstock.mix import CutMix, MixUp
+from penstock.packing import pack
 from penstock.sample import apply, decode, draw, probe
 from penstock.transforms import (
     AugMix,
@@ -123,6 +124,7 @@ __all__ = [
     "cpu_level",
     "decode",
     "draw",
+    "pack",
     "probe",
     "transforms",
     "version",

@@ -172,7 +172,7 @@ class Loader(Engine):
     """Batches of a dataset, made by threads, in an order and with contents that depend on
     nothing but the dataset, the operations, the seed, the epoch and the global batch size.
 
-    data           a path (folder, 'shard-{000..146}.tar', manifest) or a Dataset
+    data           a path (folder, 'shard-{000..146}.tar', 'train.pen', manifest) or a Dataset
     ops            penstock.transforms, in turn; the output must have one size
     batch_size     samples a batch of this rank; the global batch is batch_size * world_size
     num_workers    threads, as many as you say; 0 works in the caller's thread; "auto" begins
@@ -463,15 +463,17 @@ def _workers(num_workers: int | str) -> int:
     return transforms.check_integer("num_workers", num_workers, 0, MAX_WORKERS)
 
 
-def budget_bytes(budget: int | str | None) -> int:
+def to_bytes(name: str, size: int | str) -> int:
     """Bytes; text is a number and a unit, decimal (GB) or binary (GiB)."""
-    if budget is None:
-        return 0
-    if not isinstance(budget, str):
-        return transforms.check_integer("memory_budget", budget, 1, INT64_MAX)
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(i?)B)?\s*", budget, re.IGNORECASE)
+    if not isinstance(size, str):
+        return transforms.check_integer(name, size, 1, INT64_MAX)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT]?)(i?)B)?\s*", size, re.IGNORECASE)
     if match is None:
-        raise ValueError(f"memory_budget must be bytes or text such as '2GiB', not {budget!r}")
+        raise ValueError(f"{name} must be bytes or text such as '2GiB', not {size!r}")
     number, prefix, binary = match.groups(default="")
     unit = (1024 if binary else 1000) ** " KMGT".index(prefix.upper() or " ")
-    return transforms.check_integer("memory_budget", int(float(number) * unit), 1, INT64_MAX)
+    return transforms.check_integer(name, int(float(number) * unit), 1, INT64_MAX)
+
+
+def budget_bytes(budget: int | str | None) -> int:
+    return 0 if budget is None else to_bytes("memory_budget", budget)
