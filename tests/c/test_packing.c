@@ -265,6 +265,17 @@ static void an_unreadable_sample_is_named_and_nothing_is_left(void **state)
     pen_dataset_unref(ds);
 }
 
+/* What packing into out/x.pen may have made. */
+static void remove_packs(void)
+{
+    unlink(in_tree("out/x.pen"));
+    for (int i = 0; i < 9; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "out/x-%03d.pen", i);
+        unlink(in_tree(name));
+    }
+}
+
 /* A call that fails may be one that is done without: making room in advance. */
 static void the_nth_call_that_fails_leaves_nothing_behind(void **state)
 {
@@ -295,18 +306,10 @@ static void the_nth_call_that_fails_leaves_nothing_behind(void **state)
                 assert_non_null(strstr(err.text, strerror(fail_reason)));
                 assert_int_equal(count_names(in_tree("out")), 2);
             }
-            for (int k = -1; k < 9; k++) { /* without it, as good as with it */
-                char name[32];
-                snprintf(name, sizeof name, k < 0 ? "out/x.pen" : "out/x-%03d.pen", k);
-                unlink(in_tree(name));
-            }
+            remove_packs(); /* without it, as good as with it */
         }
         assert_true(n_failed >= 4);
-        for (int k = -1; k < 9; k++) {
-            char name[32];
-            snprintf(name, sizeof name, k < 0 ? "out/x.pen" : "out/x-%03d.pen", k);
-            unlink(in_tree(name));
-        }
+        remove_packs();
     }
     pen_dataset_unref(ds);
 }
