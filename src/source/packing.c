@@ -29,12 +29,16 @@ static const char ending[] = ".pen";
 #define ENDING_LEN      (sizeof ending - 1)
 #define MAX_SHARD_BYTES (INT64_C(1) << 40)
 
-enum { MIN_DIGITS = 3, NAME_ROOM = PATH_MAX + 16 };
+enum {
+    MIN_DIGITS = 3,
+    NAME_ROOM = PATH_MAX + 16,
+    MAX_CLASS_BYTES = 1 << 30, /* each file has all of them, and samples as well */
+};
 
 /* A file to be. */
 typedef struct part {
     int64_t first; /* id */
-    int64_t bytes, n_names;
+    int64_t bytes, index_bytes;
     char *temporary; /* its name as long as it exists, or NULL */
 } part;
 
@@ -105,19 +109,21 @@ static int64_t check_key(const pen_dataset *ds, int64_t id, pen_error *err)
 static int check_classes(const pen_dataset *ds, pen_error *err)
 {
     const pen__intern *classes = &ds->classes;
-    bool is_right = classes->n <= PEN__PENFILE_MAX_CLASSES && classes->n_bytes <= UINT32_MAX;
+    bool is_right = classes->n <= PEN__PENFILE_MAX_CLASSES && classes->n_bytes <= MAX_CLASS_BYTES;
     for (size_t i = 0; i < classes->n && is_right; i++)
         is_right = pen__intern_len(classes, i) < PEN_KEY_MAX;
-    return is_right ? 0
-                    : pen__fail(err, PEN_ELIMIT, -1,
-                                "a pack has %d classes at most, with names of %d bytes",
-                                PEN__PENFILE_MAX_CLASSES, PEN_KEY_MAX - 1);
+    return is_right
+               ? 0
+               : pen__fail(
+                     err, PEN_ELIMIT, -1,
+                     "a pack has %d classes at most, with names of %d bytes each and %d in all",
+                     PEN__PENFILE_MAX_CLASSES, PEN_KEY_MAX - 1, MAX_CLASS_BYTES);
 }
 
-/* What a sample with a key of key_len bytes adds to its file. */
-static int64_t measure(packing *p, int64_t id, int64_t key_len)
+/* What a sample's fields take. */
+static int64_t measure(packing *p, int64_t id)
 {
-    int64_t bytes = PEN__SHARD_RECORD + key_len + 1;
+    int64_t bytes = 0;
     for (int i = 0; i < PEN_FIELD_COUNT; i++) {
         const int64_t len = pen_dataset_field_length(p->ds, id, (pen_field)i);
         if (len < 0)
@@ -128,11 +134,11 @@ static int64_t measure(packing *p, int64_t id, int64_t key_len)
     return bytes;
 }
 
-static bool has_room(const packing *p, int64_t bytes, int64_t key_len)
+static bool has_room(const packing *p, int64_t bytes, int64_t index_bytes)
 {
     const part *last = &p->parts[p->n - 1];
-    return last->bytes + bytes <= p->opts.shard_bytes &&
-           last->n_names + key_len + 1 <= (int64_t)UINT32_MAX;
+    return last->bytes + bytes + index_bytes <= p->opts.shard_bytes &&
+           last->index_bytes + index_bytes <= (int64_t)PEN__PENFILE_MAX_INDEX;
 }
 
 static int add_part(packing *p, int64_t first, pen_error *err)
@@ -144,8 +150,9 @@ static int add_part(packing *p, int64_t first, pen_error *err)
     if (!parts)
         return pen__fail(err, PEN_ENOMEM, -1, "out of memory");
     p->parts = parts;
+    const int64_t of_classes = (int64_t)p->ds->classes.n_bytes;
     parts[p->n++] =
-        (part){.first = first, .bytes = PEN__PENFILE_HEAD + (int64_t)p->ds->classes.n_bytes};
+        (part){.first = first, .bytes = PEN__PENFILE_HEAD + of_classes, .index_bytes = of_classes};
     return 0;
 }
 
@@ -157,12 +164,12 @@ static int plan(packing *p, pen_error *err)
         const int64_t key_len = check_key(p->ds, id, err);
         if (key_len < 0)
             return (int)key_len;
-        const int64_t bytes = measure(p, id, key_len);
-        if (p->n == 0 || !has_room(p, bytes, key_len))
+        const int64_t bytes = measure(p, id), index_bytes = PEN__SHARD_RECORD + key_len + 1;
+        if (p->n == 0 || !has_room(p, bytes, index_bytes))
             rc = add_part(p, id, err);
         if (rc == 0) {
-            p->parts[p->n - 1].bytes += bytes;
-            p->parts[p->n - 1].n_names += key_len + 1;
+            p->parts[p->n - 1].bytes += bytes + index_bytes;
+            p->parts[p->n - 1].index_bytes += index_bytes;
         }
     }
     p->n_digits = MIN_DIGITS;

@@ -104,6 +104,9 @@ static int check_numbers(const pen__penfile_head *h, uint64_t size, pen_error *e
         return pen__fail(err, PEN_ECORRUPT, AT_N_NAMES, "its header has no sensible names");
     if (h->index_at % PEN__BLOCK != 0 || h->index_at < PEN__PENFILE_HEAD || h->index_at > size)
         return pen__fail(err, PEN_ECORRUPT, AT_INDEX, "its index is outside of the file");
+    if (pen__penfile_index_bytes(h) > PEN__PENFILE_MAX_INDEX)
+        return pen__fail(err, PEN_ELIMIT, AT_N_RECORDS, "its index has more than %llu bytes",
+                         (unsigned long long)PEN__PENFILE_MAX_INDEX);
     const uint64_t end = h->index_at + pen__penfile_index_bytes(h);
     if (end != size)
         return pen__fail(err, PEN_ECORRUPT, AT_INDEX,

@@ -1,7 +1,8 @@
 /* penfile.h - one .pen file: what its header says, and what of it is believed.
  *
  * docs/pack.md describes the format.  The bytes are hostile: every number is checked against the
- * file before it is used, and memory is taken for what the file really holds.
+ * file before it is used, and memory is taken for what the file really holds, up to a limit: a file
+ * with holes may hold nothing, at any length.
  */
 #ifndef PEN_SOURCE_PENFILE_H
 #define PEN_SOURCE_PENFILE_H
@@ -17,6 +18,8 @@ enum {
     PEN__PENFILE_ID = PEN__DIGEST_TEXT - 1,
     PEN__PENFILE_MAX_CLASSES = 1 << 24,
 };
+/* Bytes of an index: what one file can make a reader take memory for. */
+#define PEN__PENFILE_MAX_INDEX ((uint64_t)UINT32_MAX)
 
 typedef struct pen__penfile_head {
     uint64_t n_records;

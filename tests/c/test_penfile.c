@@ -194,6 +194,21 @@ static void numbers_that_lie_are_refused_under_right_checksums(void **state)
     refuse(&p, records, COUNT(records));
 }
 
+static void an_index_that_is_mostly_holes_takes_no_memory(void **state)
+{
+    (void)state;
+    image p;
+    make(&p);
+    const uint64_t n = UINT32_MAX / RECORD + 1;
+    pen__le_put(p.bytes + N_RECORDS, n, 8);
+    pen__le_put(p.bytes + N_ALL, n, 8);
+    pen__le_put(p.bytes + SUM, pen__crc32c(0, p.bytes, SUM), 4);
+    put_bytes("x.pen", p.bytes, p.len);
+    assert_int_equal(truncate(in_tree("x.pen"), (off_t)(p.index_at + n * RECORD + 12 + 4)), 0);
+    pen_dataset_opts opts = tree_opts(false);
+    open_fails(in_tree("x.pen"), &opts, PEN_ELIMIT, "its index has more than");
+}
+
 static void keys_and_classes_that_may_not_be_are_refused(void **state)
 {
     (void)state;
@@ -393,6 +408,7 @@ int main(void)
         CASE(a_bit_that_turned_in_header_or_index_is_found),
         CASE(a_newer_version_says_so),
         CASE(numbers_that_lie_are_refused_under_right_checksums),
+        CASE(an_index_that_is_mostly_holes_takes_no_memory),
         CASE(keys_and_classes_that_may_not_be_are_refused),
         CASE(mutated_packs_are_refused_or_lie_within_the_file),
         CASE(a_damaged_sample_is_a_fault_of_the_data_and_others_are_read),
