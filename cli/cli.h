@@ -62,5 +62,7 @@ void cli_json_string(FILE *out, const char *text);
 double cli_seconds(void);
 /* Ask running commands to stop (SIGINT); polled between batches. */
 bool cli_is_interrupted(void);
+/* The same for another signal, unless whoever started us has it ignored. */
+void cli_stop_on(int number);
 
 #endif

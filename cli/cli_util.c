@@ -272,12 +272,22 @@ static void on_interrupt(int signal)
     interrupted = 1;
 }
 
+/* The next one ends the program the usual way. */
+static const struct sigaction stopping = {.sa_handler = on_interrupt,
+                                          .sa_flags = (int)SA_RESETHAND};
+
+void cli_stop_on(int number)
+{
+    struct sigaction was;
+    if (sigaction(number, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+        sigaction(number, &stopping, NULL);
+}
+
 bool cli_is_interrupted(void)
 {
     static bool is_installed;
-    if (!is_installed) { /* a second Ctrl-C ends the program the usual way */
-        struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-        sigaction(SIGINT, &act, NULL);
+    if (!is_installed) {
+        sigaction(SIGINT, &stopping, NULL);
         is_installed = true;
     }
     return interrupted != 0;

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <getopt.h>
+#include <signal.h>
 
 static void help(void)
 {
@@ -18,7 +19,7 @@ static void help(void)
 static int show_progress(void *ctx, int64_t done, int64_t total)
 {
     (void)ctx;
-    cli_progress("packing", done / 1000000, total / 1000000);
+    cli_progress("packing, MB", done / 1000000, total / 1000000);
     return cli_is_interrupted();
 }
 
@@ -49,7 +50,7 @@ static int pack(const pen_dataset *ds, const char *path, const pen_pack_opts *op
     char spec[PEN_PACK_SPEC_MAX];
     pen_error err = {.offset = -1};
     const int64_t n = pen_pack_write(ds, path, opts, spec, sizeof spec, &err);
-    cli_progress("packing", 1, 1);
+    cli_progress("packing, MB", 1, 1);
     if (n < 0) {
         cli_complain("%s", err.text);
         return EXIT_FAILED;
@@ -66,6 +67,8 @@ int cmd_pack(int argc, char **argv)
     int code = parse(&opts, argc, argv);
     if (code >= 0)
         return code;
+    cli_stop_on(SIGTERM); /* nothing shall be left behind */
+    cli_stop_on(SIGHUP);
     cli_open open = {0};
     code = EXIT_FAILED;
     if (cli_open_dataset(&open, argv[optind]))

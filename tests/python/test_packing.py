@@ -235,7 +235,7 @@ def slow_folder(folder: Path, root: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT])
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_command_leaves_nothing(by, folder, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
