@@ -67,7 +67,8 @@ int cmd_pack(int argc, char **argv)
     int code = parse(&opts, argc, argv);
     if (code >= 0)
         return code;
-    cli_stop_on(SIGTERM); /* nothing shall be left behind */
+    cli_is_interrupted(); /* from now on: nothing shall be left behind */
+    cli_stop_on(SIGTERM);
     cli_stop_on(SIGHUP);
     cli_open open = {0};
     code = EXIT_FAILED;
