@@ -64,10 +64,11 @@ PEN_API void pen_node_opts_init(pen_node_opts *opts);
 /* Nothing listens yet.  PEN_EINVAL: an option out of range; or an address beyond loopback without
  * token or TLS.  What `opts` points to may go afterwards.  On success the caller owns *out. */
 PEN_API int pen_node_create(pen_node **out, const pen_node_opts *opts, pen_error *err);
-/* Serve what pen_dataset_open opens, before the node is started.  Nothing outside of it is ever
- * read: links that lead out of a directory are left out, those that become such later are refused.
- * name: 1 to 64 of A-Z a-z 0-9 . _ -, or NULL: the last part of the path, without .tar
- * or .pen.  `opts` may be NULL.  PEN_ELIMIT: names of classes of more bytes than clients take. */
+/* Serve what pen_dataset_open opens, before the node is started; but not what another node serves,
+ * which is PEN_EINVAL and not even asked for.  Nothing outside of it is ever read: links that lead
+ * out of a directory are left out, those that become such later are refused.  name: 1 to 64 of
+ * A-Z a-z 0-9 . _ -, or NULL: the last part of the path, without .tar or .pen.  `opts` may be NULL.
+ * PEN_ELIMIT: names of classes of more bytes than clients take. */
 PEN_API int pen_node_add(pen_node *node, const char *name, const char *spec,
                          const pen_dataset_opts *opts, pen_error *err);
 /* How many links were left out of what was added. */

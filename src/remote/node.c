@@ -231,6 +231,19 @@ static int choose_name(const pen_node *node, const char *name, const char *spec,
     return 0;
 }
 
+/* Not opened even once: opening asks the other node, and waits for it. */
+static int refuse_remote(const char *spec, pen_error *err)
+{
+    pen__shown shown;
+    if (strncmp(spec, "penstock://", 11) != 0 && strncmp(spec, "penstocks://", 12) != 0)
+        return 0;
+    return pen__fail(err, PEN_EINVAL, -1,
+                     "'%s' is what another node serves, and a node serves only what its own "
+                     "machine reads: it would hang whenever that one does; loaders open that "
+                     "address themselves",
+                     pen__show(&shown, spec, strlen(spec)));
+}
+
 int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_dataset_opts *opts,
                  pen_error *err)
 {
@@ -245,7 +258,9 @@ int pen_node_add(pen_node *node, const char *name, const char *spec, const pen_d
     confined.allow_outside = false;
     if (node->daemon)
         return pen__fail(err, PEN_EINVAL, -1, "the node runs already");
-    int rc = choose_name(node, name, spec, chosen, err);
+    int rc = refuse_remote(spec, err);
+    if (rc == 0)
+        rc = choose_name(node, name, spec, chosen, err);
     if (rc)
         return rc;
     pen__served *served = pen__realloc(node->served, (size_t)(node->n_served + 1) * sizeof *served);

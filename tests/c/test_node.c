@@ -464,6 +464,34 @@ static void what_makes_no_sense_is_refused_at_once(void **state)
     pen_node_free(node);
 }
 
+/* The other node would be waited for when this one starts, and when it ends. */
+static void what_another_node_serves_is_refused_and_not_asked_for(void **state)
+{
+    (void)state;
+    static const char *const schemes[] = {"penstock", "penstocks"};
+    const pen_node_opts opts = plain();
+    pen_node *node;
+    pen_error err = {0};
+    char spec[64];
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    const int other = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0); /* never answers */
+    assert_int_equal(bind(other, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(other, 1), 0);
+    assert_int_equal(getsockname(other, (struct sockaddr *)&at, &len), 0);
+    assert_int_equal(pen_node_create(&node, &opts, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(spec, sizeof spec, "%s://127.0.0.1:%d/data", schemes[i], ntohs(at.sin_port));
+        assert_int_equal(pen_node_add(node, NULL, spec, NULL, &err), PEN_EINVAL);
+        assert_non_null(strstr(err.text, spec));
+        assert_non_null(strstr(err.text, "what another node serves"));
+    }
+    assert_int_equal(accept(other, NULL, NULL), -1); /* nobody came */
+    assert_int_equal(pen_node_add(node, NULL, folder, NULL, &err), 0);
+    pen_node_free(node);
+    close(other);
+}
+
 /* A node of one row, whose class has a name of so many letters. */
 static int add_class(pen_node **node, size_t name_len, pen_error *err)
 {
@@ -915,6 +943,7 @@ int main(void)
         cmocka_unit_test(a_token_is_wanted_where_there_is_one),
         cmocka_unit_test(strange_hosts_are_refused_on_loopback),
         cmocka_unit_test(what_makes_no_sense_is_refused_at_once),
+        cmocka_unit_test(what_another_node_serves_is_refused_and_not_asked_for),
         cmocka_unit_test(a_description_that_no_client_would_take_is_refused_at_the_start),
         cmocka_unit_test(too_many_requests_a_second_are_told_so),
         cmocka_unit_test(a_node_speaks_before_its_clients_give_up),
