@@ -120,6 +120,22 @@ static int check_access(const pen_node *node, pen_error *err)
     return 0;
 }
 
+/* A name may have several addresses, and may get others: which of them is meant is for whoever
+ * starts a node to say, all the more as a token is wanted beyond loopback. */
+static int read_place(pen_node *node, pen_error *err)
+{
+    const char *text = node->opts.listen ? node->opts.listen : "";
+    const size_t len = strcspn(text, ":");
+    pen__shown shown;
+    if (pen__place_parse(text, &node->place))
+        return 0;
+    const bool is_name = *text != '[' && text[len] == ':' && strspn(text, "0123456789.") < len;
+    return pen__fail(err, PEN_EINVAL, -1,
+                     "listen wants an address such as 127.0.0.1:7470 or [::]:7470, not '%s'%s",
+                     pen__show(&shown, text, strlen(text)),
+                     is_name ? ": names are not looked up, but localhost" : "");
+}
+
 static int copy_text(char **out, const char *text)
 {
     *out = text ? pen__strdup(text) : NULL;
@@ -137,10 +153,8 @@ static int set_up(pen_node *node, const pen_node_opts *opts, pen_error *err)
     int rc = complete_opts(&node->opts, opts, err);
     if (rc == 0)
         rc = check_opts(&node->opts, err);
-    if (rc == 0 && (!node->opts.listen || !pen__place_parse(node->opts.listen, &node->place)))
-        rc = pen__fail(err, PEN_EINVAL, -1,
-                       "listen wants an address such as 127.0.0.1:7470 or [::]:7470, not '%s'",
-                       node->opts.listen ? node->opts.listen : "");
+    if (rc == 0)
+        rc = read_place(node, err);
     if (rc)
         return rc;
     node->is_loopback = pen__place_is_loopback(&node->place);

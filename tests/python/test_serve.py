@@ -658,6 +658,9 @@ def test_wrong_use_is_told(folder: Path, tmp_path: Path) -> None:
     assert "before its dataset" in refused(folder, "--name", "x")
     assert "--cpus" in refused(folder, "--cpus", "0")
     assert "127.0.0.1:7470" in refused(folder, "--listen", "nowhere")
+    assert "names are not looked up" not in refused(folder, "--listen", "127.0.0.1:99999")
+    assert "names are not looked up" not in refused(folder, "--listen", "10.0.0.256:7470")
+    assert "names are not looked up" in refused(folder, "--listen", "nohost.invalid:1")
     assert "cannot read" in refused(folder, "--token-file", tmp_path / "none")
     token = tmp_path / "token"
     for text, words in ((b"one\ntwo\n", "more than one line"), (b"o\0ne", "it is no text")):
