@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { MAX_FILE = 1 << 20, MAX_CPUS = 1024, GRACE_S = 1, LOOK_MS = 500 };
 
@@ -124,13 +125,22 @@ static char *read_text(const char *path)
     return NULL;
 }
 
+/* Is it for us to make it private?  Where the file is another user's, its group (or what an ACL
+ * allows, which stands in the same bits) is the way in which we may read it: so Kubernetes hands
+ * out secrets, by fsGroup, and systemd credentials. */
+static bool is_too_open(const struct stat *st)
+{
+    return (st->st_mode & (S_IROTH | S_IWOTH)) ||
+           ((st->st_mode & (S_IRGRP | S_IWGRP)) && st->st_uid == geteuid());
+}
+
 /* One that nobody else should know. */
 static char *read_secret(const char *path)
 {
     struct stat st;
     char *text = read_text(path);
-    if (text && stat(path, &st) == 0 && (st.st_mode & (S_IRGRP | S_IROTH)))
-        cli_complain("'%s' can be read by others: chmod 600 it", path);
+    if (text && stat(path, &st) == 0 && is_too_open(&st))
+        cli_complain("'%s' can be read or written by others: chmod 600 it", path);
     return text;
 }
 

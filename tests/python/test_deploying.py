@@ -1,16 +1,19 @@
 """What docs/near-storage.md says of deploying a node: its examples start one, with paths of this machine."""
 
+import contextlib
 import json
+import os
 import re
 import shlex
 import urllib.request
 from pathlib import Path
 
 import pytest
-from node_process import serving
+from node_process import Node, refused, serving
 
 MANUAL = Path(__file__).resolve().parents[2] / "docs" / "near-storage.md"
 TOKEN = "correct-horse-battery"
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -29,8 +32,25 @@ def block(kind: str) -> str:
     return found
 
 
+def hand_out(token: str, mode: int) -> None:
+    """As somebody else's file, which a group may read; where that can be done."""
+    Path(token).chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(token, NOBODY, os.getegid())
+
+
+def complaints(node: Node) -> bytes:
+    """What it has said by now."""
+    pipe = node.process.stderr.fileno()
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        return os.read(pipe, 4096)
+    return b""
+
+
 def start(words: list[str], places: dict[str, str], name: str) -> None:
-    """What an example starts, on a port of its own, serves its dataset to those who have the token."""
+    """What an example starts, on a port of its own, serves its dataset to those who have the token,
+    and has nothing to complain of."""
     assert words[:1] == ["serve"]
     at = words.index("--listen")
     assert words[at + 1] == "0.0.0.0:7470"
@@ -41,8 +61,9 @@ def start(words: list[str], places: dict[str, str], name: str) -> None:
         request = urllib.request.Request(f"{node.url}/v1/data/{name}", headers=headers)
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert json.load(answer)["name"] == name
-        refused = node.ask("GET", f"/v1/data/{name}")
-        assert refused[0] == 401
+        assert node.ask("GET", f"/v1/data/{name}")[0] == 401
+        # Who is not root cannot give files away: then the token is the node's own, and its group's.
+        assert complaints(node) == b"" or os.geteuid() != 0
 
 
 def test_the_systemd_unit_starts_a_node(places: dict[str, str]) -> None:
@@ -52,6 +73,7 @@ def test_the_systemd_unit_starts_a_node(places: dict[str, str]) -> None:
     program, *words = shlex.split(line)
     assert program.endswith("/penstock")
     assert "LoadCredential=token:" in unit
+    hand_out(places["${CREDENTIALS_DIRECTORY}/token"], 0o440)  # an ACL shows as the group's bits
     start(words, places, Path(places["/data/train"]).name)
 
 
@@ -60,6 +82,8 @@ def test_the_daemon_set_starts_a_node(places: dict[str, str]) -> None:
     (line,) = re.findall(r"^ +command: \[(.*)\]$", text, re.MULTILINE)
     program, *words = (word.strip().strip('"') for word in line.split(","))
     assert program == "penstock"
+    (mode,) = re.findall(r"defaultMode: (\d+)", text)
+    hand_out(places["/secrets/token"], int(mode, 8))
     start(words, places, "train")
     # What the command names is mounted, and probes ask where it listens.
     mounted = set(re.findall(r"mountPath: ([\w/]+)", text))
@@ -68,3 +92,32 @@ def test_the_daemon_set_starts_a_node(places: dict[str, str]) -> None:
     volumes = text.partition(" volumes:")[2]
     assert named == set(re.findall(r"- \{name: (\w+)", volumes))
     assert set(re.findall(r"port: (\d+)", text)) == {"7470"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_ours", "is_told"),
+    [
+        (0o600, True, False),
+        (0o400, True, False),
+        (0o440, True, True),
+        (0o620, True, True),
+        (0o604, True, True),
+        (0o602, True, True),
+        (0o440, False, False),
+        (0o660, False, False),
+        (0o444, False, True),
+    ],
+)
+def test_a_token_that_others_may_read_is_told(
+    mode: int, is_ours: bool, is_told: bool, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(mode)
+    if not is_ours:
+        if os.geteuid() != 0:
+            pytest.skip("files are given away by root")
+        os.chown(token, NOBODY, os.getegid())
+    said = refused(tmp_path / "no-dataset", "--token-file", token)
+    assert ("can be read or written by others: chmod 600" in said) == is_told
+    assert "no such file" in said
