@@ -59,6 +59,12 @@ const char *cli_bytes(char buf[32], double n);
 char *cli_printable(char *text);
 /* A JSON string with quotes, escaped, to `out`. */
 void cli_json_string(FILE *out, const char *text);
+/* What `print` prints becomes the file `path`, all of it or nothing: what is there before stays
+ * until then.  Complains and returns false where that cannot be. */
+bool cli_write_file(const char *path, void (*print)(FILE *, const void *), const void *what);
+/* The end of a command: `code`, or, if stdout did not take everything, a complaint and
+ * EXIT_FAILED. */
+int cli_end_stdout(int code);
 double cli_seconds(void);
 /* Ask running commands to stop (SIGINT); polled between batches. */
 bool cli_is_interrupted(void);

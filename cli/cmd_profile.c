@@ -197,19 +197,14 @@ static bool may_write(const char *path)
     return false;
 }
 
-static bool write_file(const char *path, const profile_subject *subject,
-                       void (*print)(FILE *, const profile_subject *))
+static void print_json(FILE *out, const void *subject)
 {
-    FILE *out = fopen(path, "w");
-    bool is_good = out;
-    if (out) {
-        print(out, subject);
-        is_good = !ferror(out);
-        is_good = fclose(out) == 0 && is_good;
-    }
-    if (!is_good)
-        cli_complain("cannot write %s: %s", path, strerror(errno));
-    return is_good;
+    profile_print_json(out, subject);
+}
+
+static void print_svg(FILE *out, const void *subject)
+{
+    profile_print_svg(out, subject);
 }
 
 static bool tell(const profile *p, const profile_subject *subject)
@@ -219,8 +214,8 @@ static bool tell(const profile *p, const profile_subject *subject)
         profile_print_json(stdout, subject);
     else
         profile_print_text(stdout, subject);
-    return (!p->json || is_piped || write_file(p->json, subject, profile_print_json)) &&
-           (!p->plot || write_file(p->plot, subject, profile_print_svg));
+    return (!p->json || is_piped || cli_write_file(p->json, print_json, subject)) &&
+           (!p->plot || cli_write_file(p->plot, print_svg, subject));
 }
 
 /* Figures of samples, and what they say. */

@@ -5,7 +5,6 @@
  */
 #include "cli.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
@@ -148,9 +147,10 @@ static void list(const cli_open *open, const pen_batch *batch)
 }
 
 /* NumPy's format 1.0: magic, a padded header that is a Python literal, raw values. */
-static bool write_npy(const char *path, const pen_batch *batch)
+static void print_npy(FILE *out, const void *what)
 {
-    pen_shape shape = pen_batch_shape(batch);
+    const pen_batch *batch = what;
+    const pen_shape shape = pen_batch_shape(batch);
     char header[128];
     int n = snprintf(header, sizeof header,
                      "{'descr': '<f4', 'fortran_order': False, 'shape': (%lld, %d, %d, %d), }",
@@ -160,20 +160,9 @@ static bool write_npy(const char *path, const pen_batch *batch)
     header[header_bytes - 1] = '\n';
     const unsigned char magic[10] = {
         0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0, (unsigned char)header_bytes, 0};
-    FILE *file = fopen(path, "wb");
-    if (!file) {
-        cli_complain("cannot write '%s': %s", path, strerror(errno));
-        return false;
-    }
-    size_t n_bytes = shape.bytes * (size_t)pen_batch_count(batch);
-    bool is_good = fwrite(magic, 1, sizeof magic, file) == sizeof magic &&
-                   fwrite(header, 1, header_bytes, file) == header_bytes &&
-                   fwrite(pen_batch_data(batch), 1, n_bytes, file) == n_bytes;
-    if (fclose(file) != 0 || !is_good) {
-        cli_complain("cannot write '%s': %s", path, strerror(errno));
-        return false;
-    }
-    return true;
+    fwrite(magic, 1, sizeof magic, out);
+    fwrite(header, 1, header_bytes, out);
+    fwrite(pen_batch_data(batch), 1, shape.bytes * (size_t)pen_batch_count(batch), out);
 }
 
 static int run(replay *r, const char *spec)
@@ -189,7 +178,7 @@ static int run(replay *r, const char *spec)
         goto out;
     }
     list(&open, batch);
-    if (!r->out || write_npy(r->out, batch))
+    if (!r->out || cli_write_file(r->out, print_npy, batch))
         code = EXIT_OK;
 out:
     pen_batch_unref(batch);

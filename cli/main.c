@@ -45,6 +45,7 @@ int main(int argc, char **argv)
 {
     check_environment();
     signal(SIGPIPE, SIG_IGN); /* `penstock info ... | head` ends with an error code, not a signal */
+    signal(SIGXFSZ, SIG_IGN); /* and so does writing beyond `ulimit -f` */
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;
@@ -52,18 +53,17 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         usage(stdout);
-        return EXIT_OK;
+        return cli_end_stdout(EXIT_OK);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("penstock %s (%s)\n", pen_version(), pen_cpu_level());
-        return EXIT_OK;
+        return cli_end_stdout(EXIT_OK);
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0) {
             static char name[] = "penstock"; /* in what getopt complains of, as everywhere */
             argv[1] = name;
-            int code = commands[i].run(argc - 1, argv + 1);
-            return fflush(stdout) == 0 ? code : EXIT_FAILED;
+            return cli_end_stdout(commands[i].run(argc - 1, argv + 1));
         }
     cli_complain("no command '%s'", argv[1]);
     usage(stderr);

@@ -185,3 +185,24 @@ def test_top_takes_no_port_that_does_not_exist(port: str) -> None:
     ran = penstock("top", f"127.0.0.1:{port}", "--once")
     assert ran.returncode == 1
     assert "neither a process number nor HOST:PORT" in ran.stderr
+
+
+@pytest.mark.parametrize("arguments", [("info",), ("info", "--json"), ("bench", "--json")])
+def test_a_full_stdout_is_told(folder: Path, arguments: tuple[str, ...]) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full")
+    for words in ((*arguments, str(folder)), ("--version",), ("--help",)):
+        with open("/dev/full", "wb") as full:
+            call = [str(COMMAND), *words]
+            run = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert run.returncode == 1
+        assert run.stderr == "penstock: cannot write: No space left on device\n"
+
+
+def test_who_has_seen_enough_is_told_nothing(folder: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "wb") as pipe:
+        call = [str(COMMAND), "info", str(folder)]
+        run = subprocess.run(call, stdout=pipe, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (1, "")

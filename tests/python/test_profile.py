@@ -198,7 +198,57 @@ def test_what_cannot_be_written_is_an_error(photos: Path, tmp_path: Path) -> Non
         assert run.stdout == ""  # before anything is measured
     if os.path.exists("/dev/full"):
         run = penstock("profile", photos, "--samples", 1, "--json", "/dev/full", code=1)
-        assert "cannot write" in run.stderr
+        assert "cannot write /dev/full: No space left on device" in run.stderr
+        assert not Path("/dev/full").is_file()  # a device is not replaced
+
+
+@pytest.mark.parametrize("arguments", [("--samples", 1), ("--json", "-"), ("--help",)])
+def test_a_full_stdout_is_an_error(photos: Path, arguments: tuple) -> None:
+    if not os.path.exists("/dev/full"):
+        pytest.skip("there is no /dev/full")
+    with open("/dev/full", "wb") as full:
+        call = [str(COMMAND), "profile", str(photos), *map(str, arguments)]
+        run = subprocess.run(call, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert run.returncode == 1
+    assert run.stderr == "penstock: cannot write: No space left on device\n"
+
+
+@pytest.mark.parametrize(("option", "name"), [("--json", "told.json"), ("--plot", "told.svg")])
+def test_a_file_is_written_whole_or_not_at_all(
+    photos: Path, tmp_path: Path, option: str, name: str
+) -> None:
+    """On a disk that is full after some bytes, which RLIMIT_FSIZE stands for."""
+    place, link = tmp_path / name, tmp_path / f"link-{name}"
+    short = ["prlimit", "--fsize=1000", str(COMMAND)]
+    call = [*short, "profile", str(photos), "--samples", "3", option, str(place)]
+
+    def run_short_of_room() -> None:
+        run = subprocess.run(call, capture_output=True, text=True, timeout=120)
+        assert run.returncode == 1
+        assert run.stderr == f"penstock: cannot write {call[-1]}: File too large\n"
+
+    run_short_of_room()
+    assert list(tmp_path.iterdir()) == []
+    place.write_text("from before")
+    place.chmod(0o640)
+    link.symlink_to(name)
+    call[-1] = str(link)
+    run_short_of_room()
+    assert place.read_text() == "from before"
+    penstock("profile", photos, "--samples", 3, option, link)
+    assert link.is_symlink() and place.stat().st_mode & 0o777 == 0o640
+    assert len(place.read_text()) > 1000
+    assert {file.name for file in tmp_path.iterdir()} == {name, link.name}
+
+
+def test_a_link_to_nothing_yet_and_a_pipe_are_written_to(photos: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to("told.json")
+    penstock("profile", photos, "--samples", 1, "--json", link)
+    assert link.is_symlink() and json.loads((tmp_path / "told.json").read_text())["measured"] == 1
+    run = penstock("profile", photos, "--samples", 1, "--json", "/dev/stdout")
+    json_text, end, _ = run.stdout.partition("]}\n")
+    assert json.loads(json_text + end)["measured"] == 1  # and the table
 
 
 def test_help_names_every_option() -> None:
