@@ -25,7 +25,8 @@ static void help(void)
          "weigh after each operation, and how much processor time it takes to get there:\n"
          "measured with some of them, in one thread, without the index of JPEG files.  Tells\n"
          "what a storage node could save (docs/near-storage.md); that of a remote dataset is\n"
-         "asked as well.\n\n"
+         "asked as well.  Says what loaders have learned of it and kept in the cache directory;\n"
+         "nothing of that is used or changed.\n\n"
          "  --ops NAME         imagenet-train (RandomResizedCrop 224, flip, normalize; default)\n"
          "                     or imagenet-val (Resize 256, CenterCrop 224, normalize)\n"
          "  --samples N        measure so many, drawn at random (default 400; all if fewer)\n"
@@ -245,6 +246,11 @@ static bool find_out_and_tell(const profile *p, const char *spec, const cli_open
                                .data = &data,
                                .stats = &stats,
                                .stage = has_job ? &stage : NULL};
+    pen_error err;
+    if (pen_profile_find_kept(&subject.kept, open->ds, open->pipe, &err) != 0) {
+        cli_complain("%s", err.text);
+        return false;
+    }
     bool is_good = (!has_job || profile_stage_run(&stage, &p->job, open->ds)) &&
                    find_out(p, open, profiler, &data, &stats, &subject.n_failed);
     if (is_good && has_job)

@@ -112,6 +112,20 @@ static void print_stage(FILE *out, const profile_stage *stage)
               out);
 }
 
+static void print_kept(FILE *out, const pen_profile_kept *kept, long long n_samples)
+{
+    char text[32];
+    if (kept->bytes == 0) {
+        fputs("\nKept by loaders of it as a remote dataset: nothing.\n", out);
+        return;
+    }
+    fprintf(out,
+            "\nKept by loaders of it as a remote dataset: headers of %lld of %lld samples, ratios "
+            "of\n%lld (with %s pipeline), %s.\n",
+            (long long)kept->n_headers, n_samples, (long long)kept->n_ratios,
+            kept->is_this_pipeline ? "this" : "another", cli_bytes(text, (double)kept->bytes));
+}
+
 void profile_print_text(FILE *out, const profile_subject *subject)
 {
     const profile_stats *s = subject->stats;
@@ -131,6 +145,7 @@ void profile_print_text(FILE *out, const profile_subject *subject)
                 "\nThe node took %.3f ms of its processor for the smallest form of a sample and "
                 "%.2f times\nas long as this machine.\n",
                 s->node_s / (double)s->n_told * 1e3, s->node_s / s->told_local_s);
+    print_kept(out, &subject->kept, (long long)pen_dataset_count(subject->ds));
     if (subject->stage)
         print_stage(out, subject->stage);
 }
@@ -222,6 +237,18 @@ static void put_stage(FILE *out, const profile_stage *stage)
     fputc('}', out);
 }
 
+/* null: nothing. */
+static void put_kept(FILE *out, const pen_profile_kept *kept)
+{
+    fputs(",\"kept\":", out);
+    if (kept->bytes == 0)
+        fputs("null", out);
+    else
+        fprintf(out, "{\"bytes\":%lld,\"headers\":%lld,\"ratios\":%lld,\"is_this_pipeline\":%s}",
+                (long long)kept->bytes, (long long)kept->n_headers, (long long)kept->n_ratios,
+                kept->is_this_pipeline ? "true" : "false");
+}
+
 void profile_print_json(FILE *out, const profile_subject *subject)
 {
     const profile_data *data = subject->data;
@@ -245,6 +272,7 @@ void profile_print_json(FILE *out, const profile_subject *subject)
     fputc('}', out);
     put_bins(out, s);
     put_field(out, "node_slowness", s->n_told > 0 ? s->node_s / s->told_local_s : NAN);
+    put_kept(out, &subject->kept);
     if (subject->stage)
         put_stage(out, subject->stage);
     fputs(",\"samples\":[", out);

@@ -16,6 +16,7 @@ typedef struct profile_subject {
     const profile_data *data;
     const profile_stats *stats;
     const profile_stage *stage; /* NULL: nobody asked */
+    pen_profile_kept kept;      /* what loaders have learned by now */
 } profile_subject;
 
 /* "Decode", "RandomResizedCrop"; of the file and what is cut out of it, "". */

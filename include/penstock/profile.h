@@ -18,7 +18,9 @@
 #ifndef PENSTOCK_PROFILE_H
 #define PENSTOCK_PROFILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include <penstock/dataset.h>
 #include <penstock/pipeline.h>
@@ -74,5 +76,18 @@ PEN_API pen_profile_point pen_profiler_point(const pen_profiler *profiler, size_
  * sample. */
 PEN_API int pen_profiler_measure(pen_profiler *profiler, const pen_key *key,
                                  pen_profile_sample *out, pen_error *err);
+
+/* What loaders have learned of a dataset while it was on another machine, and have kept in the
+ * cache directory for the next run. */
+typedef struct pen_profile_kept {
+    int64_t bytes;         /* of the file; 0: there is none, or none that a loader would use */
+    int64_t n_headers;     /* samples whose image header is known, to any pipeline */
+    int64_t n_ratios;      /* samples of which it is known how they differ from what is expected */
+    bool is_this_pipeline; /* the ratios are those of `pipe`; to other pipelines they say nothing */
+} pen_profile_kept;
+
+/* No file is no error: `out` is 0 then.  PEN_ENOMEM. */
+PEN_API int pen_profile_find_kept(pen_profile_kept *out, const pen_dataset *ds,
+                                  const pen_pipeline *pipe, pen_error *err);
 
 #endif

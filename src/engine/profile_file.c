@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <penstock/profile.h>
+
 #include "base/crc32c.h"
 #include "base/digest.h"
 #include "base/fail.h"
@@ -171,6 +173,54 @@ pen__profile_use pen__profile_load(const pen__learned *learned, const pen_datase
         bytes ? pen__profile_parse(learned, ds->hash, bytes, len) : PEN__PROFILE_NONE;
     pen__free(bytes);
     return use;
+}
+
+static void count_known(const pen__learned *learned, pen_profile_kept *out)
+{
+    for (int64_t i = 0; i < learned->headers->n; i++) {
+        out->n_headers += pen__headers_word(learned->headers, i) != 0;
+        out->n_ratios += pen__traits_word(learned->traits, i) != 0;
+    }
+}
+
+/* Read as a loader of the pipeline that it is of would read it. */
+static void look_into(pen__learned *learned, const pen_dataset *ds, const pen_pipeline *pipe,
+                      const uint8_t *bytes, size_t len, pen_profile_kept *out)
+{
+    file_head h;
+    memcpy(&h, bytes, sizeof h);
+    learned->pipeline = h.pipeline;
+    if (pen__profile_parse(learned, ds->hash, bytes, len) == PEN__PROFILE_NONE)
+        return;
+    out->bytes = (int64_t)len;
+    out->is_this_pipeline = memcmp(h.pipeline, pen_pipeline_hash(pipe), sizeof h.pipeline) == 0;
+    count_known(learned, out);
+}
+
+int pen_profile_find_kept(pen_profile_kept *out, const pen_dataset *ds, const pen_pipeline *pipe,
+                          pen_error *err)
+{
+    char path[PATH_MAX];
+    pen__headers headers = {0};
+    pen__traits traits = {0};
+    pen__learned learned = {.headers = &headers, .traits = &traits};
+    const int64_t n = pen_dataset_count(ds);
+    const size_t len = (size_t)pen__profile_bytes(n);
+    *out = (pen_profile_kept){0};
+    uint8_t *bytes = set_path(path, ds) ? read_own_file(path, len) : NULL;
+    if (!bytes)
+        return 0;
+    int rc = pen__headers_init(&headers, n);
+    if (rc == 0)
+        rc = pen__traits_init(&traits, n);
+    if (rc == 0)
+        look_into(&learned, ds, pipe, bytes, len, out);
+    else
+        pen__fail(err, rc, -1, "out of memory for what is known of %lld samples", (long long)n);
+    pen__headers_fini(&headers);
+    pen__traits_fini(&traits);
+    pen__free(bytes);
+    return rc;
 }
 
 /* 0 or an errno. */

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <penstock/profile.h>
+
 #include "base/crc32c.h"
 #include "base/mem.h"
 #include "engine/profile_file.h"
@@ -362,6 +364,45 @@ static void without_memory_nothing_happens(void **state)
     drop(m), drop(after);
 }
 
+static void what_is_kept_is_counted_for_people(void **state)
+{
+    (void)state;
+    mind *m = learn();
+    pen_profile_kept kept = {.bytes = 1, .n_headers = 1};
+    pen_error err;
+    pen_op ops[] = {pen_op_random_resized_crop(224, 224)};
+    pen_pipeline *pipe = make(ops, 1);
+    ds.index.n = N;
+    assert_int_equal(pen_profile_find_kept(&kept, &ds, pipe, &err), 0);
+    assert_true(kept.bytes == 0 && kept.n_headers == 0); /* nothing yet */
+    const pen_image_info info = photo(9, 9);
+    pen__headers_put(&m->headers, 1, &info); /* one of which the ratios are not known */
+    assert_int_equal(pen__profile_save(&m->learned, &ds, NULL), 0);
+    assert_int_equal(pen_profile_find_kept(&kept, &ds, pipe, &err), 0);
+    assert_int_equal(kept.bytes, pen__profile_bytes(N));
+    assert_int_equal(kept.n_headers, N / 2 + 1);
+    assert_int_equal(kept.n_ratios, N / 2); /* another pipeline's, and there all the same */
+    assert_false(kept.is_this_pipeline);
+    m->learned.pipeline = pen_pipeline_hash(pipe);
+    assert_int_equal(pen__profile_save(&m->learned, &ds, NULL), 0);
+    assert_int_equal(pen_profile_find_kept(&kept, &ds, pipe, &err), 0);
+    assert_int_equal(kept.n_ratios, N / 2);
+    assert_true(kept.is_this_pipeline);
+    const int64_t live = pen__mem_live();
+    for (int i = 2; i <= 3; i++) { /* of what it takes to count */
+        pen__mem_fail_at(i);
+        assert_int_equal(pen_profile_find_kept(&kept, &ds, pipe, &err), PEN_ENOMEM);
+        assert_int_equal(kept.bytes, 0);
+    }
+    pen__mem_fail_at(0);
+    assert_int_equal(pen__mem_live(), live);
+    put_file(path_of_file(), "damaged");
+    assert_int_equal(pen_profile_find_kept(&kept, &ds, pipe, &err), 0);
+    assert_int_equal(kept.bytes, 0);
+    pen_pipeline_unref(pipe);
+    drop(m);
+}
+
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, drop_place)
 
 int main(void)
@@ -379,6 +420,7 @@ int main(void)
         IN_PLACE(where_nothing_can_be_written_the_reason_is_told),
         IN_PLACE(a_full_disk_leaves_the_old_file_as_it_was),
         IN_PLACE(without_memory_nothing_happens),
+        IN_PLACE(what_is_kept_is_counted_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

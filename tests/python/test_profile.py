@@ -14,6 +14,9 @@ import pytest
 from conftest import picture
 from node_process import serving
 
+from penstock import Loader
+from penstock import transforms as T
+
 COMMAND = Path(sys.executable).with_name("penstock")
 N = 12
 SHAPE = (224, 224, 3)
@@ -136,6 +139,36 @@ def test_a_node_is_asked_for_the_smallest_form_of_each(photos: Path, told: dict)
     assert all(sample["node_cpu_s"] > 0 for sample in remote["samples"])
     assert remote["node_slowness"] > 0 and told["node_slowness"] is None
     assert "The node took" in table
+
+
+def test_what_loaders_have_kept_is_told(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict
+) -> None:
+    assert told["kept"] is None
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    line = [T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.ToTensor()]
+    with serving("--name", "photos", photos) as node:
+        url = f"penstock://{node.host}:{node.port}/photos"
+        loader = Loader(url, [*line, T.Normalize(mean, std)], 4, offload="auto", policy="fixed")
+        for _ in range(30):  # ratios are to what is expected, and that takes some to settle
+            for _ in loader:
+                pass
+        (file,) = tmp_path.glob("*.profile")
+        train, val = (
+            json.loads(penstock("profile", path, "--samples", 1, "--json", "-", *ops).stdout)
+            for path, ops in ((url, ()), (photos, ("--ops", "imagenet-val")))
+        )
+        text = penstock("profile", url, "--samples", 1).stdout
+    kept = train["kept"]
+    assert (kept["bytes"], kept["headers"]) == (file.stat().st_size, N)
+    assert 0 < kept["ratios"] <= N
+    assert (kept["is_this_pipeline"], val["kept"]) == (True, kept | {"is_this_pipeline": False})
+    words = f"headers of {N} of {N} samples, ratios of {kept['ratios']} (with this pipeline)"
+    assert words in " ".join(text.split())
+    file.unlink()
+    text = penstock("profile", photos, "--samples", 1).stdout
+    assert "as a remote dataset: nothing." in text
 
 
 def test_a_resize_and_its_crop_are_one_row(photos: Path) -> None:
