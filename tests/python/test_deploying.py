@@ -12,6 +12,7 @@ import pytest
 from node_process import Node, refused, serving
 
 MANUAL = Path(__file__).resolve().parents[2] / "docs" / "near-storage.md"
+ROOT = MANUAL.parents[1]
 TOKEN = "correct-horse-battery"
 NOBODY = 65534
 
@@ -64,6 +65,30 @@ def start(words: list[str], places: dict[str, str], name: str) -> None:
         assert node.ask("GET", f"/v1/data/{name}")[0] == 401
         # Who is not root cannot give files away: then the token is the node's own, and its group's.
         assert complaints(node) == b"" or os.geteuid() != 0
+
+
+def test_the_container_is_built_as_the_manual_says() -> None:
+    text, image = MANUAL.read_text(), block("dockerfile")
+    build, run = (part.replace("\\\n", " ") for part in image.split("FROM debian:12\n"))
+    # What the program is linked with is what the README and scripts/setup name, without Python.
+    (wanted,) = re.findall(r"with `(libjpeg-dev[^`]*)` installed", (ROOT / "README.md").read_text())
+    wanted = set(re.findall(r"lib\S+-dev", wanted))
+    (line,) = re.findall(r"^    apt-get install (.*)$", text, re.MULTILINE)
+    assert set(re.findall(r"lib\S+-dev", build)) == set(re.findall(r"lib\S+-dev", line)) == wanted
+    setup = (ROOT / "scripts" / "setup").read_text()
+    assert all(f"need {package} " in setup for package in wanted)
+    libraries = re.findall(r" lib\S+", run)
+    assert len(libraries) == len(wanted) + 1  # libwebp-dev is of two
+    # Options are there, and meson is new enough.
+    options = set(re.findall(r"-D(\w+)=", text.partition("### Getting it there")[2]))
+    assert options == {"python", "tests"}
+    there = re.findall(r"^option\('(\w+)'", (ROOT / "meson_options.txt").read_text(), re.MULTILINE)
+    assert options <= set(there)
+    (version,) = re.findall(r"meson_version: '(>=[\d.]+)\.0'", (ROOT / "meson.build").read_text())
+    assert image.count(f"'meson{version}'") == 1
+    # As the user that the DaemonSet has it run as.
+    (user,) = re.findall(r"^USER (\d+):\d+$", image, re.MULTILINE)
+    assert f"runAsUser: {user}" in block("yaml")
 
 
 def test_the_systemd_unit_starts_a_node(places: dict[str, str]) -> None:
