@@ -249,7 +249,7 @@ static int choose_name(const pen_node *node, const char *name, const char *spec,
 static int refuse_remote(const char *spec, pen_error *err)
 {
     pen__shown shown;
-    if (strncmp(spec, "penstock://", 11) != 0 && strncmp(spec, "penstocks://", 12) != 0)
+    if (!pen__is_remote(spec))
         return 0;
     return pen__fail(err, PEN_EINVAL, -1,
                      "'%s' is what another node serves, and a node serves only what its own "

@@ -38,7 +38,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
-static bool is_remote(const char *spec)
+bool pen__is_remote(const char *spec)
 {
     return strncmp(spec, "penstock://", 11) == 0 || strncmp(spec, "penstocks://", 12) == 0;
 }
@@ -48,7 +48,7 @@ static int classify(const char *spec, pen_source_kind *kind, pen_error *err)
 {
     pen__shown shown;
     *kind = PEN_SOURCE_REMOTE;
-    if (is_remote(spec))
+    if (pen__is_remote(spec))
         return 0;
     pen__show(&shown, spec, strlen(spec));
     struct stat st;

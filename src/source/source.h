@@ -103,6 +103,9 @@ struct pen_dataset {
 extern const pen__source pen__source_folder, pen__source_tar, pen__source_manifest,
     pen__source_list, pen__source_remote, pen__source_pack;
 
+/* Is that the address of a dataset on storage nodes? */
+bool pen__is_remote(const char *spec);
+
 /* Of a file that is another one than was indexed.  A node's clients ask again after PEN_EIO; this
  * is PEN_ENOTFOUND there, as it is of one that is gone or leads out. */
 int pen__changed_code(const pen_dataset *ds);
