@@ -11,6 +11,7 @@
 #include "base/crc32c.h"
 #include "base/fail.h"
 #include "remote/node_impl.h"
+#include "remote/remote_asked.h"
 #include "remote/remote_part.h"
 
 enum { BLOCK_BYTES = 32 * 1024 }; /* asked for at a time */
@@ -21,11 +22,14 @@ enum MHD_Result pen__answer_with(pen__exchange *x, unsigned status, struct MHD_R
                                  const char *type)
 {
     pen_node *node = x->node;
+    char asked[9];
     if (!response)
         return MHD_NO;
     if (type)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    snprintf(asked, sizeof asked, "%08x", x->asked_sum);
+    MHD_add_response_header(response, PEN__ASKED_HEADER, asked);
     pthread_mutex_lock(&node->lock);
     x->phase = PEN__PHASE_SENDING;
     x->peer->touched_ns = pen__now_ns();

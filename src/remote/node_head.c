@@ -6,11 +6,13 @@
  * it.  What is ambiguous is refused here.
  *
  * It keeps arguments in the connection's memory, and loses a request that has too many for that
- * without an answer.  So they are counted before it reads them.
+ * without an answer.  So they are counted before it reads them.  There, too, is the target as it
+ * arrived, of which answers tell the checksum (remote_asked.h).
  */
 #include <string.h>
 #include <strings.h>
 
+#include "base/crc32c.h"
 #include "remote/node_impl.h"
 
 enum { MAX_ARGUMENTS = 16 };
@@ -52,7 +54,7 @@ const char *pen__head_fault(struct MHD_Connection *connection)
     return h.has_odd_encoding ? "a Transfer-Encoding other than chunked" : NULL;
 }
 
-void *pen__head_count_arguments(void *ctx, const char *uri, struct MHD_Connection *connection)
+void *pen__head_see_target(void *ctx, const char *uri, struct MHD_Connection *connection)
 {
     (void)ctx;
     const union MHD_ConnectionInfo *info =
@@ -62,6 +64,8 @@ void *pen__head_count_arguments(void *ctx, const char *uri, struct MHD_Connectio
     int n = 1;
     for (const char *p = arguments; p && (p = strchr(p + 1, '&'));)
         n++;
+    if (peer && uri)
+        peer->target_sum = pen__crc32c(0, uri, strlen(uri));
     if (!peer || n <= MAX_ARGUMENTS)
         return NULL;
     peer->has_many_arguments = true;

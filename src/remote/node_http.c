@@ -15,6 +15,7 @@
 #include <strings.h>
 
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/fail.h"
 #include "base/mem.h"
 #include "engine/describe.h"
@@ -191,6 +192,7 @@ static enum MHD_Result begin(pen_node *node, struct MHD_Connection *connection, 
     x->peer = peer;
     x->client = peer->client;
     x->connection = connection;
+    x->asked_sum = peer->target_sum;
     pen__route_parse(url, &x->route);
     judge_form(x);
     *own = x;
@@ -261,6 +263,7 @@ static bool grow_body(pen__exchange *x, size_t len)
 
 static enum MHD_Result receive(pen__exchange *x, const char *bytes, size_t len)
 {
+    x->asked_sum = pen__crc32c(x->asked_sum, bytes, len);
     if (x->body_len + len > PEN__NODE_MAX_BODY)
         refuse(x, MHD_HTTP_CONTENT_TOO_LARGE, "a body of more than 64 KiB");
     else if (has_body(x) && !x->refusal && !grow_body(x, len))
@@ -566,7 +569,7 @@ void pen__node_call_start(void *ctx)
         on_completed, node, MHD_OPTION_CONNECTION_LIMIT, (unsigned)node->opts.max_connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)node->opts.max_header_bytes,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL,
-        MHD_OPTION_URI_LOG_CALLBACK, pen__head_count_arguments, NULL, MHD_OPTION_ARRAY,
+        MHD_OPTION_URI_LOG_CALLBACK, pen__head_see_target, NULL, MHD_OPTION_ARRAY,
         node->tls_cert ? tls : none, MHD_OPTION_END);
 }
 

@@ -239,6 +239,7 @@ typedef struct pen__exchange {
     pen__route route;
     const char *refusal; /* decided early, told when the body is in: status and reason */
     unsigned refusal_status;
+    uint32_t asked_sum; /* CRC-32C of the target and of as much of the body as is here */
     pen__served *served;
     /* the request's body */
     char *body; /* body_cap of it are held */
@@ -284,6 +285,7 @@ typedef struct pen__peer {
     int64_t touched_ns;      /* when it last came further */
     bool is_cut;
     bool has_many_arguments; /* the request that comes in */
+    uint32_t target_sum;     /* of it */
 } pen__peer;
 
 /* What a thread is at. */
@@ -371,9 +373,9 @@ void pen__peer_came_or_went(void *node, struct MHD_Connection *connection, void 
 
 /* Why a request is none, going by its headers; NULL: it is one. */
 const char *pen__head_fault(struct MHD_Connection *connection);
-/* Called by libmicrohttpd before it reads the arguments.  If there are too many, the peer is marked
- * and they are gone.  Returns NULL. */
-void *pen__head_count_arguments(void *ctx, const char *uri, struct MHD_Connection *connection);
+/* Called by libmicrohttpd before it reads the arguments.  The peer gets the checksum of the target;
+ * if there are too many arguments, it is marked and they are gone.  Returns NULL. */
+void *pen__head_see_target(void *ctx, const char *uri, struct MHD_Connection *connection);
 
 /* ---- node_work.c ---- */
 

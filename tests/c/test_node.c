@@ -293,6 +293,54 @@ static void pipelines_are_put_and_parcels_packed(void **state)
     pen_node_free(node);
 }
 
+/* Is that the checksum its head tells? */
+static void says_it_was_asked(const char *target, const char *body)
+{
+    char line[64];
+    const uint32_t sum = pen__crc32c(0, target, strlen(target));
+    snprintf(line, sizeof line, "\r\nPenstock-Asked: %08x\r\n",
+             pen__crc32c(sum, body, strlen(body)));
+    const char *at = strstr(answer, line);
+    assert_non_null(at);
+    assert_true(at < strstr(answer, "\r\n\r\n"));
+}
+
+static void every_answer_says_what_it_was_asked(void **state)
+{
+    (void)state;
+    static const char *const targets[] = {"/v1",
+                                          "/healthz",
+                                          "/metrics",
+                                          "/v1/data/data",
+                                          "/nowhere",
+                                          "/v1/data/data/manifest?page=0&headers=1",
+                                          "/v1/data/data/manifest?page=7",
+                                          "/v1/data/d%61ta",
+                                          "/v1/data/data/samples/1"};
+    static char long_body[70000];
+    pen_node_opts opts = plain();
+    pen_node *node = start(&opts);
+    const int port = port_of(node);
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        get(port, targets[i]);
+        says_it_was_asked(targets[i], "");
+    }
+    memset(long_body, ' ', sizeof long_body - 1);
+    const char *const bodies[] = {"{\"pipeline\":null,\"seed\":\"1\",\"items\":[[0,0,0,0,1]]}", "{",
+                                  long_body};
+    static const int statuses[] = {200, 400, 413};
+    for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
+        assert_int_equal(ask(port, "POST /v1/data/data/samples", "", bodies[i]), statuses[i]);
+        says_it_was_asked("/v1/data/data/samples", bodies[i]);
+        assert_int_equal(ask(port, "POST /v1/data/other/samples?a=b", "", bodies[i]),
+                         i == 2 ? 413 : 404);
+        says_it_was_asked("/v1/data/other/samples?a=b", bodies[i]);
+    }
+    assert_int_equal(put(port, "0123456789abcdef0123456789abcdef", "{}"), 422);
+    says_it_was_asked("/v1/pipelines/0123456789abcdef0123456789abcdef", "{}");
+    pen_node_free(node);
+}
+
 /* What the head of the answer says that the job may use. */
 static double told_cores(void)
 {
@@ -937,6 +985,7 @@ int main(void)
         cmocka_unit_test(the_manifest_comes_in_pages),
         cmocka_unit_test(raw_parcels_hold_the_files),
         cmocka_unit_test(pipelines_are_put_and_parcels_packed),
+        cmocka_unit_test(every_answer_says_what_it_was_asked),
         cmocka_unit_test(jobs_are_told_what_they_may_use_and_all_are_served),
         cmocka_unit_test(nobody_is_promised_more_than_the_system_gives),
         cmocka_unit_test(wrong_orders_are_refused_as_a_whole),

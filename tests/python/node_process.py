@@ -39,7 +39,14 @@ class Node:
         with contextlib.closing(connection):
             connection.request(method, path, body, names)
             answer = connection.getresponse()
+            self.check_asked(answer, path, body)
             return answer.status, answer.headers, answer.read()
+
+    def check_asked(self, answer: http.client.HTTPResponse, path: str, body: bytes | None) -> None:
+        """Does it say that it is the answer to this?  What the HTTP library answers says nothing."""
+        told = answer.headers["Penstock-Asked"]
+        if told is not None or answer.status == 200:
+            assert told == f"{crc32c(path.encode() + (body or b'')):08x}"
 
     def connect(self) -> socket.socket:
         return socket.create_connection((self.host, self.port), timeout=60)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import encoded
-from node_process import Node, frames_of, order, serving
+from node_process import Node, crc32c, frames_of, order, serving
 from PIL import Image
 
 from penstock import transforms as T
@@ -75,6 +75,34 @@ def test_floats_have_nine_digits(number: float) -> None:
     text = pipeline([T.RandomInvert(number), T.CenterCrop(8)]).description
     assert f'"RandomInvert","p":{float(np.float32(number)):.9g}}}' in text
     assert all(f"`{written}`" in SECTION for written in ("0.800000012", "9.99999975e-06"))
+
+
+# ---- what an answer answers ----
+
+
+def test_the_example_of_what_was_asked_is_right() -> None:
+    section = PAGE.split("## What an answer answers")[1].split("\n## ")[0]
+    target, told = re.search(r"7470(/\S+).*\n    Penstock-Asked: (\w+)", section).groups()
+    body = re.search(r"-d '(.*?)'", section)
+    assert told == f"{crc32c(target.encode() + (body[1].encode() if body else b'')):08x}"
+
+
+def test_answers_say_what_they_answer(noise: Any) -> None:
+    """To a request that was another one on its way, a client gets another checksum."""
+    node, _ = noise
+    items = order([[0, 0, 0, 0, 1]])
+    for method, path, body, status in [
+        ("POST", "/v1/data/noise/samples", items, 200),
+        ("POST", "/v1/data/noise/samples", items[:-1], 400),
+        ("POST", "/v1/data/noisf/samples", items, 404),
+        ("PUT", "/v1/pipelines/05c88d86e8911da4fe6395fd614e39f7", b"{}", 422),
+        ("GET", "/v1/data/noise/manifest?page=0&fields=1", None, 200),
+        ("GET", "/v1/data/noise/samples/%30", None, 200),
+        ("DELETE", "/v1", None, 405),
+    ]:
+        found, headers, _ = node.ask(method, path, body)
+        assert found == status
+        assert headers["Penstock-Asked"] == f"{crc32c(path.encode() + (body or b'')):08x}"
 
 
 # ---- what is drawn ----
