@@ -36,6 +36,7 @@ typedef struct pen__call {
     struct pen__call *prev, *next;
     int64_t asked_ns, not_before_ns;
     int n_tries;                       /* that failed */
+    int n_denied;                      /* of those, the ones that were answered by a no */
     const struct pen__server *blamed;  /* for the last of them, by err; or NULL */
     uint64_t refused_by;               /* 1 << number of each server that will not send it */
     char refusals[PEN__CALL_REFUSALS]; /* their reasons */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/mem.h"
+#include "remote/remote_asked.h"
 #include "source/fileio.h"
 #include "source/grow.h"
 #include "source/names.h"
@@ -256,6 +257,7 @@ typedef struct getting {
     int64_t until_ns; /* all of it has to be there */
     int64_t moved_at; /* when a byte came last */
     curl_off_t n_bytes;
+    pen__asked asked;
     pen__text *body;
     size_t max_bytes;
     pen__http_answer *answer;
@@ -291,6 +293,15 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
     body->data = data;
     body->len += n;
     data[body->len] = '\0';
+    return n;
+}
+
+/* A line of the answer's head. */
+static size_t take_header(char *line, size_t one, size_t n, void *ctx)
+{
+    (void)one;
+    getting *g = ctx;
+    pen__asked_hear(&g->asked, line, n);
     return n;
 }
 
@@ -338,6 +349,11 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
 {
     pen__http_answer *answer = g->answer;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &answer->status);
+    const pen__asked_verdict verdict = pen__asked_judge(&g->asked);
+    const bool is_strange = answer->status == 200
+                                ? verdict != PEN__ASKED_THIS
+                                : answer->status != 401 && verdict == PEN__ASKED_SOMETHING_ELSE;
+    answer->is_ours = verdict == PEN__ASKED_THIS;
     if (g->body->failed)
         return PEN_ENOMEM;
     if (answer->is_cancelled)
@@ -352,6 +368,8 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
         snprintf(answer->why, sizeof answer->why, "no whole answer in time");
     else if (code != CURLE_OK)
         pen__http_explain(easy, code, reason, answer->why, sizeof answer->why);
+    else if (is_strange)
+        snprintf(answer->why, sizeof answer->why, "%s", pen__asked_words(verdict));
     else if (answer->status != 200)
         pen__http_explain_status(answer->status, g->body->data, g->body->len, answer->why,
                                  sizeof answer->why);
@@ -359,7 +377,7 @@ static int judge(getting *g, CURL *easy, CURLcode code, const char *reason)
         return 0;
     answer->is_for_good = is_for_good(code, reason);
     answer->is_empty = code == CURLE_GOT_NOTHING;
-    if (code != CURLE_OK)
+    if (code != CURLE_OK || is_strange) /* as good as none */
         answer->status = 0;
     answer->again_ns = pen__http_retry_after(easy);
     return PEN_EIO;
@@ -377,11 +395,14 @@ int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max
     g.max_bytes = max_bytes;
     g.until_ns = until_ns;
     g.moved_at = pen__now_ns();
+    g.asked = pen__asked_begin(url, NULL, 0);
     g.answer = answer;
     curl_easy_reset(easy);
     if (pen__http_prepare(http, easy, reason) != 0 ||
         curl_easy_setopt(easy, CURLOPT_URL, url) != CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "") != CURLE_OK ||
+        curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header) != CURLE_OK ||
+        curl_easy_setopt(easy, CURLOPT_HEADERDATA, &g) != CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes) != CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_WRITEDATA, &g) != CURLE_OK ||
         curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, watch) != CURLE_OK ||

@@ -39,6 +39,7 @@ int64_t pen__http_retry_after(CURL *easy);
 
 typedef struct pen__http_answer {
     long status;       /* 0: none came */
+    bool is_ours;      /* the status is an answer to what was asked, as it says */
     int64_t again_ns;  /* 429, 503: when to come again; -1: it does not say */
     char why[320];     /* what went wrong */
     bool is_cancelled; /* by opts->progress */
@@ -48,8 +49,9 @@ typedef struct pen__http_answer {
 } pen__http_answer;
 
 /* GET `url`, in the caller's thread, up to max_bytes and until then into `body`, which is emptied
- * first.  opts->progress hears (done, total) now and then.  PEN_OK for status 200; PEN_EIO
- * otherwise, or PEN_ENOMEM, PEN_ECANCELED.  Look into `answer` for what happened. */
+ * first.  opts->progress hears (done, total) now and then.  PEN_OK for status 200 of an answer to
+ * what was asked (remote_asked.h); PEN_EIO otherwise, or PEN_ENOMEM, PEN_ECANCELED.  Look into
+ * `answer` for what happened. */
 int pen__http_get(const pen__http *http, CURL *easy, const char *url, size_t max_bytes,
                   int64_t until_ns, const pen_dataset_opts *opts, int64_t done, int64_t total,
                   pen__text *body, pen__http_answer *answer);

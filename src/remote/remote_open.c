@@ -62,7 +62,7 @@ static int explain(const opening *o, int server, int rc, const pen__http_answer 
         return cancelled(err);
     if (rc == PEN_ENOMEM)
         return pen__fail(err, rc, -1, "out of memory");
-    if (answer->status == 404)
+    if (answer->status == 404 && answer->is_ours)
         return pen__fail(err, PEN_ENOTFOUND, -1, "%s has no dataset '%s'", label, url->name);
     if (answer->status)
         return pen__fail(err, PEN_EIO, -1, "%s answers %s", label, answer->why);
@@ -76,6 +76,16 @@ static bool may_change(int rc, const pen__http_answer *answer)
 {
     return rc == PEN_EIO && !answer->is_too_long && !answer->is_for_good &&
            (answer->status == 0 || answer->status == 429 || answer->status >= 500);
+}
+
+/* Is it a no that may come of damage on the way?  Heads of requests have no checksum.  It is final
+ * when it was heard PEN__SERVER_DENIALS times, all counted here. */
+static bool is_doubted(int rc, const pen__http_answer *answer, int *n_denied)
+{
+    const long status = answer->status;
+    const bool is_gone = status == 404 && answer->is_ours;
+    return rc == PEN_EIO && status >= 400 && status < 500 && status != 401 && !is_gone &&
+           ++*n_denied < PEN__SERVER_DENIALS;
 }
 
 /* Wait in short pieces; somebody may want to cancel. */
@@ -179,11 +189,12 @@ static int meet(opening *o, int server, pen__part *part, int *first, pen__http_a
 /* A shard's replicas, while it is found out what they hold. */
 typedef struct meeting {
     int n_all;
-    int first;                   /* the one that is believed, -1 as long as there is none */
-    int n_awaited;               /* that may answer yet */
-    int64_t again_ns;            /* what those ask for, -1: they do not */
-    uint64_t has_said;           /* 1 << number of those that will not say anything else */
-    int verdict;                 /* the code that all of those share, PEN_EIO if they do not */
+    int first;         /* the one that is believed, -1 as long as there is none */
+    int n_awaited;     /* that may answer yet */
+    int64_t again_ns;  /* what those ask for, -1: they do not */
+    uint64_t has_said; /* 1 << number of those that will not say anything else */
+    int verdict;       /* the code that all of those share, PEN_EIO if they do not */
+    int n_denied[PEN__REMOTE_MAX_SERVERS];
     pen_error refusals, silence; /* of those; of them and of whom is waited for */
 } meeting;
 
@@ -192,7 +203,7 @@ static void note_silence(meeting *m, int server, int rc, const pen__http_answer 
                          const char *reason)
 {
     pen__blame_add(m->silence.text, sizeof m->silence.text, m->n_all, reason);
-    if (may_change(rc, answer)) {
+    if (may_change(rc, answer) || is_doubted(rc, answer, &m->n_denied[server])) {
         m->n_awaited++;
         m->again_ns = answer->again_ns > m->again_ns ? answer->again_ns : m->again_ns;
     } else {
@@ -297,6 +308,7 @@ static int get_page(opening *o, int shard, int *server, int64_t page, pen_error 
     char tail[64];
     snprintf(tail, sizeof tail, "/manifest?page=%lld&headers=2&fields=1", (long long)page);
     const int64_t until_ns = pen__now_ns() + o->http->timeout_ns;
+    int n_denied = 0;
     for (int n_tries = 1;; n_tries++) {
         pen__http_answer answer;
         int rc = ask_replicas(o, shard, server, tail, until_ns, &answer);
@@ -304,7 +316,8 @@ static int get_page(opening *o, int shard, int *server, int64_t page, pen_error 
             return 0;
         const int64_t ms = pause_of(o, n_tries, answer.again_ns);
         const bool is_late = pen__now_ns() + ms * ms_ns > until_ns;
-        if (!may_change(rc, &answer) || is_late)
+        const bool may_pass = may_change(rc, &answer) || is_doubted(rc, &answer, &n_denied);
+        if (!may_pass || is_late)
             return explain(o, *server, rc, &answer, err);
         rc = wait_ms(o, ms, err);
         if (rc)

@@ -184,6 +184,11 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *ctx)
         curl_easy_getinfo(request->easy, CURLINFO_RESPONSE_CODE, &request->status);
     if (request->kind != PEN__REQUEST_SAMPLES || request->status != 200)
         return keep(request, bytes, n) ? n : 0;
+    const pen__asked_verdict verdict = pen__asked_judge(&request->asked);
+    if (verdict != PEN__ASKED_THIS) {
+        wrong(&request->fault, pen__asked_words(verdict));
+        return 0;
+    }
     return pen__request_feed(request, (const uint8_t *)bytes, n) ? 0 : n;
 }
 
@@ -192,6 +197,7 @@ static size_t take_header(char *line, size_t one, size_t n, void *ctx)
 {
     (void)one;
     pen__request *request = ctx;
+    pen__asked_hear(&request->asked, line, n);
     pen__told_parse(line, n, &request->cores);
     return n;
 }
@@ -225,9 +231,11 @@ static int begin(pen__request *request, const pen__target *target, pen__server *
     return pen__http_prepare(target->http, request->easy, request->reason);
 }
 
+/* Once the URL and the body are there. */
 static int set_common(pen__request *request)
 {
     CURL *easy = request->easy;
+    request->asked = pen__asked_begin(request->url, request->body.data, request->body.len);
     return curl_easy_setopt(easy, CURLOPT_URL, request->url) == CURLE_OK &&
                    curl_easy_setopt(easy, CURLOPT_PRIVATE, request) == CURLE_OK &&
                    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, take_header) == CURLE_OK &&
@@ -404,20 +412,30 @@ static pen__outcome judge_samples(const pen__request *request, char *cause, size
     return PEN__OUTCOME_FAILED;
 }
 
-/* A whole answer that says no. */
+/* A whole answer that says no.  Heads of requests have no checksum: a bit that flips in one may
+ * make it 400, 403, 405 and others, which are said of what is wrong for good as well.  A token is
+ * wrong at once: who tries others is shut out, and who lacks one shall be told. */
 static pen__outcome judge_status(const pen__request *request, char *cause, size_t cause_cap)
 {
     long status = request->status;
+    const pen__asked_verdict verdict = pen__asked_judge(&request->asked);
+    const bool is_ours = verdict == PEN__ASKED_THIS; /* what it says is about what was asked */
     pen__http_explain_status(status, request->answer.data, request->answer.len, cause, cause_cap);
-    if (request->kind == PEN__REQUEST_PUT && status == 422)
+    if (status == 401)
+        return PEN__OUTCOME_REFUSED;
+    if (verdict == PEN__ASKED_SOMETHING_ELSE) {
+        snprintf(cause, cause_cap, "%s", pen__asked_words(verdict));
+        return PEN__OUTCOME_FAILED;
+    }
+    if (request->kind == PEN__REQUEST_PUT && status == 422 && is_ours)
         return PEN__OUTCOME_REFUSES_PIPELINE;
-    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && *request->pipeline)
+    if (request->kind == PEN__REQUEST_SAMPLES && status == 404 && *request->pipeline && is_ours)
         return pen__server_has_put(request->server, request->pipeline)
                    ? PEN__OUTCOME_FORGETS_PIPELINE
                    : PEN__OUTCOME_LACKS_PIPELINE;
     bool may_change = status >= 500 || status < 400 || status == 404 || status == 408 ||
                       status == 409 || status == 429;
-    return may_change ? PEN__OUTCOME_FAILED : PEN__OUTCOME_REFUSED;
+    return may_change ? PEN__OUTCOME_FAILED : PEN__OUTCOME_DENIED;
 }
 
 pen__outcome pen__request_judge(pen__request *request, CURLcode code, const pen__identity *identity,
@@ -438,6 +456,11 @@ pen__outcome pen__request_judge(pen__request *request, CURLcode code, const pen_
         if (request->status == 429 || request->status == 503)
             *again_ns = pen__http_retry_after(request->easy);
         return judge_status(request, cause, cause_cap);
+    }
+    const pen__asked_verdict verdict = pen__asked_judge(&request->asked);
+    if (verdict != PEN__ASKED_THIS) {
+        snprintf(cause, cause_cap, "%s", pen__asked_words(verdict));
+        return PEN__OUTCOME_FAILED;
     }
     if (request->kind == PEN__REQUEST_CHECK)
         return judge_check(request, identity, cause, cause_cap);

@@ -1,12 +1,14 @@
 /* remote_request.h - one HTTP request to one server: samples, a pipeline, or what it holds.
  *
- * Nothing an answer says is believed before it is checked: a frame must belong to an item that was
- * asked for and has no answer yet, fit in the caller's room, and have the right checksum.
+ * Nothing an answer says is believed before it is checked: it must be the answer to what was asked
+ * (remote_asked.h), and a frame must belong to an item that was asked for and has no answer yet,
+ * fit in the caller's room, and have the right checksum.
  */
 #ifndef PEN_REMOTE_REMOTE_REQUEST_H
 #define PEN_REMOTE_REMOTE_REQUEST_H
 
 #include "base/digest.h"
+#include "remote/remote_asked.h"
 #include "remote/remote_call.h"
 #include "remote/remote_frames.h"
 #include "remote/remote_http.h"
@@ -33,6 +35,7 @@ typedef enum pen__outcome {
     PEN__OUTCOME_LACKS_PIPELINE, /* put it, then ask again */
     PEN__OUTCOME_FORGETS_PIPELINE, /* it was put, and is not there */
     PEN__OUTCOME_REFUSES_PIPELINE,
+    PEN__OUTCOME_DENIED,  /* a no that may come of damage on the way: ask again, a few times */
     PEN__OUTCOME_REFUSED, /* asking again would not help */
 } pen__outcome;
 
@@ -66,6 +69,7 @@ typedef struct pen__request {
     int64_t began_ns, moved_ns; /* moved: when a byte came last */
     int64_t n_bytes;            /* that came */
     long status;
+    pen__asked asked;
     pen__frames frames;
     pen_error fault;   /* of the answer's contents */
     pen__text body;    /* what is sent */

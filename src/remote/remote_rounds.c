@@ -20,7 +20,12 @@
  * kept there by those who ask it again.
  *
  * Refusals.  Where asking again would not help (a wrong token, a sample that it cannot send), a
- * server is not asked for that sample any more; when none is left to ask, that is an error.
+ * server is not asked for that sample any more; when none is left to ask, that is an error.  Any
+ * other no (400, 403, ...) may come of a bit that flipped in a request's head, so it is a fault
+ * first.  It is a refusal when the server denied the same sample so often, or anything it was asked
+ * since it last did its work (PEN__SERVER_DENIALS).
+ *
+ * Pipelines that a server does not do are refusals of another kind: it sends stored files.
  */
 #include <stdio.h>
 #include <string.h>
@@ -144,16 +149,15 @@ static void take_back(pen__courier *c, pen__request *request, bool is_tried)
     }
 }
 
-/* The server says no: to the request's samples, or, where it was a question before samples are
- * asked for, to all that wait. */
-static void refuse_all(pen__courier *c, const pen__request *request, const char *cause)
+/* The server says no: to the request's samples, or to all that wait. */
+static void refuse_all(pen__courier *c, const pen__request *request, bool is_to_all,
+                       const char *cause)
 {
-    const bool is_question = request->kind != PEN__REQUEST_SAMPLES;
     const char *verb = request->status == 200 ? "says:" : "answers"; /* words, or a number first */
     for (int i = 0; i < request->n_items; i++)
         if (request->items[i].call)
             refuse(c, request->items[i].call, request->server, verb, cause);
-    for (pen__call *call = c->waiting.first; call && is_question; call = call->next)
+    for (pen__call *call = c->waiting.first; call && is_to_all; call = call->next)
         if (call->shard == request->server->shard)
             refuse(c, call, request->server, verb, cause);
 }
@@ -196,15 +200,43 @@ static void release(pen__courier *c, pen__request *request)
 }
 
 static void put_aside(pen__courier *c, const pen__request *request, int64_t again_ns,
-                      const char *cause)
+                      bool is_denial, const char *cause)
 {
     const int64_t now = pen__now_ns();
     const pen__fault fault = {
-        now, now - request->began_ns, again_ns, c->max_pause_ns, pen__courier_chance(c), cause};
+        now,      now - request->began_ns, again_ns, c->max_pause_ns, pen__courier_chance(c), cause,
+        is_denial};
     pen__server_failed(request->server, &fault);
     if (again_ns < 0)
         forget_cores(c, request->server);
     drop_wanted(request->server);
+}
+
+/* A no to the request's calls, which are asked again later; after too many it is the server's last
+ * word.  True: to all that wait, as it was to whatever it was asked. */
+static bool note_denial(pen__courier *c, pen__request *request, const char *cause)
+{
+    const int64_t now = pen__now_ns();
+    for (int i = 0; i < request->n_items; i++) {
+        pen__call *call = request->items[i].call;
+        if (!call)
+            continue;
+        if (++call->n_denied >= PEN__SERVER_DENIALS)
+            refuse(c, call, request->server, "answers", cause);
+        call->not_before_ns =
+            now + pen__pause_ns(call->n_tries + 1, c->max_pause_ns, pen__courier_chance(c));
+    }
+    /* one that knows of no fields does its other work */
+    return !request->is_fields && request->server->n_denied >= PEN__SERVER_DENIALS;
+}
+
+static void on_denied(pen__courier *c, pen__request *request, const char *cause)
+{
+    if (!request->is_fields)
+        put_aside(c, request, -1, true, cause);
+    if (!note_denial(c, request, cause))
+        return;
+    refuse_all(c, request, true, cause);
 }
 
 /* Others would have brought its samples long ago: nobody failed, but they go there. */
@@ -223,7 +255,7 @@ static void put_slow_aside(pen__courier *c, pen__request *request, int64_t now)
     snprintf(cause, sizeof cause, "it brings %.0f bytes a second, far fewer than others",
              pace.bytes);
     request->server->pace = pace;
-    put_aside(c, request, -1, cause);
+    put_aside(c, request, -1, false, cause);
 }
 
 /* The request did what it was meant for. */
@@ -250,6 +282,13 @@ static void on_did(pen__courier *c, pen__request *request, int64_t now)
     }
 }
 
+/* Stored files are what is to be had of it for this pipeline. */
+static void on_refused_pipeline(const pen__request *request)
+{
+    pen__server *server = request->server;
+    pen__server_note(server, request->pipeline, false, true);
+}
+
 /* The transfer is over. */
 static void finish(pen__courier *c, pen__request *request, CURLcode code)
 {
@@ -268,25 +307,30 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code)
         break;
     case PEN__OUTCOME_FORGETS_PIPELINE:
         if (pen__server_forgets(server, request->pipeline))
-            pen__server_note(server, request->pipeline, false, true);
+            on_refused_pipeline(request);
         else
-            put_aside(c, request, -1, cause);
+            put_aside(c, request, -1, false, cause);
         break;
     case PEN__OUTCOME_REFUSES_PIPELINE:
-        pen__server_note(server, request->pipeline, false, true);
+        on_refused_pipeline(request);
         drop_wanted(server);
         break;
+    case PEN__OUTCOME_DENIED:
+        on_denied(c, request, cause);
+        break;
     case PEN__OUTCOME_REFUSED:
-        refuse_all(c, request, cause);
+        /* it was a question before samples are asked for */
+        refuse_all(c, request, request->kind != PEN__REQUEST_SAMPLES, cause);
         if (!request->is_fields) /* one that knows of none does its other work */
-            put_aside(c, request, -1, cause);
+            put_aside(c, request, -1, false, cause);
         break;
     case PEN__OUTCOME_FAILED:
-        put_aside(c, request, again_ns, cause);
+        put_aside(c, request, again_ns, false, cause);
         break;
     }
     /* a server that asks for time has not failed a sample */
-    take_back(c, request, outcome == PEN__OUTCOME_FAILED && again_ns < 0);
+    const bool has_failed = outcome == PEN__OUTCOME_FAILED || outcome == PEN__OUTCOME_DENIED;
+    take_back(c, request, has_failed && again_ns < 0);
 }
 
 static void reap(pen__courier *c)
@@ -330,7 +374,7 @@ static void watch_requests(pen__courier *c, int64_t now)
             release(c, request);
         } else if (pen__request_is_stuck(request, &c->http, now, cause, sizeof cause)) {
             release(c, request);
-            put_aside(c, request, -1, cause);
+            put_aside(c, request, -1, false, cause);
             take_back(c, request, true);
         } else if (is_slow(c, request, now)) {
             release(c, request);

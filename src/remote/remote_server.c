@@ -81,6 +81,7 @@ void pen__server_failed(pen__server *server, const pen__fault *fault)
     if (server->n_faults > 0 && now - fault->took_ns < server->failed_ns)
         return;
     server->n_faults++;
+    server->n_denied += fault->is_denial;
     server->failed_ns = now;
     put_aside(server, now + pen__pause_ns(server->n_faults, fault->max_pause_ns, fault->chance),
               now + rest_ns(server->n_faults, fault->took_ns, fault->chance));
@@ -154,7 +155,7 @@ void pen__server_did(pen__server *server, const char *pipeline)
         server->forgotten[0] = '\0';
     if (at >= 0)
         server->pipelines[at].is_put = false;
-    server->n_faults = 0;
+    server->n_faults = server->n_denied = 0;
     server->cause[0] = '\0';
     server->repeats = fmax(server->repeats - repeats_per_success, 0);
 }

@@ -30,7 +30,8 @@
 #include "base/digest.h"
 #include "remote/remote_url.h"
 
-enum { PEN__SERVER_CAUSE = 352, PEN__SERVER_PIPELINES = 8 };
+/* PEN__SERVER_DENIALS: so often a no that may be damage is asked again, the last one counted. */
+enum { PEN__SERVER_CAUSE = 352, PEN__SERVER_PIPELINES = 8, PEN__SERVER_DENIALS = 5 };
 
 /* What is known of a pipeline at a server. */
 typedef struct pen__server_pipeline {
@@ -53,6 +54,7 @@ typedef struct pen__server {
     int n_places;         /* for so many it had room when it last asked for time; 0: never */
     int64_t full_ns;      /* when that was */
     int n_faults;         /* in a row; with some it is not relied on */
+    int n_denied;         /* of all its faults since it last did its work, denials */
     int64_t failed_ns;    /* when the last of them was counted */
     int64_t aside_until_ns;
     int64_t rest_until_ns;         /* while others of the shard do their work */
@@ -61,7 +63,7 @@ typedef struct pen__server {
     char cause[PEN__SERVER_CAUSE]; /* of the last failure; "" if there was none */
     pen__server_pace pace;         /* of the last request */
     pen__server_pipeline pipelines[PEN__SERVER_PIPELINES];
-    int n_noted; /* so far: the oldest gives way, and is simply found out again */
+    int n_noted;                   /* so far: the oldest gives way, and is simply found out again */
     char forgotten[PEN__DIGEST_TEXT]; /* the last one it had forgotten after it was told, or "" */
 } pen__server;
 
@@ -71,6 +73,7 @@ typedef struct pen__fault {
     int64_t max_pause_ns; /* the longest pause that is not its own wish */
     uint32_t chance;      /* 32 random bits */
     const char *cause;
+    bool is_denial; /* it answered, and said no */
 } pen__fault;
 
 /* Put it aside.  What began before the last fault and fails after it is no other one. */

@@ -23,7 +23,7 @@
 enum { N_FILES = 40, N_THREADS = 8 };
 
 /* How the next POSTs are answered. */
-typedef enum mood { GOOD, BUSY, BROKEN, SHORT, SPOILED, SILENT } mood;
+typedef enum mood { GOOD, BUSY, BROKEN, SHORT, SPOILED, SILENT, DENYING, MISHEARING } mood;
 
 static struct node {
     struct MHD_Daemon *daemon;
@@ -38,13 +38,25 @@ static struct node {
 
 /* ---- the server ---- */
 
+static _Thread_local uint32_t asked; /* a connection has its own */
+
+static void *on_target(void *ctx, const char *target, struct MHD_Connection *connection)
+{
+    (void)ctx, (void)connection;
+    asked = pen__crc32c(0, target, strlen(target));
+    return NULL;
+}
+
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const void *body,
                              size_t len)
 {
+    char sum[9];
     struct MHD_Response *response =
         MHD_create_response_from_buffer(len, (void *)(uintptr_t)body, MHD_RESPMEM_MUST_COPY);
     if (status == 503)
         MHD_add_response_header(response, "Retry-After", "1");
+    snprintf(sum, sizeof sum, "%08x", asked);
+    MHD_add_response_header(response, "Penstock-Asked", sum);
     const char *cores = atomic_load(&node.cores);
     if (cores)
         MHD_add_response_header(response, "Penstock-Cores", cores);
@@ -116,6 +128,10 @@ static enum MHD_Result take_post(struct MHD_Connection *connection, const char *
         return reply(connection, 503, "{\"error\": \"busy\"}", 17);
     if (now == BROKEN)
         return reply(connection, 500, "{\"error\": \"broken\"}", 19);
+    if (now == DENYING)
+        return reply(connection, 400, "{\"error\": \"odd\"}", 16);
+    if (now == MISHEARING)
+        asked ^= 1;
     if (now == SILENT)
         return MHD_NO; /* the connection is closed */
     return send_frames(connection, body, len, now);
@@ -139,6 +155,7 @@ static enum MHD_Result on_request(void *ctx, struct MHD_Connection *connection, 
     if (*len > 0) {
         memcpy(up->bytes + up->n, data, *len);
         up->n += *len;
+        asked = pen__crc32c(asked, data, *len);
         *len = 0;
         return MHD_YES;
     }
@@ -169,7 +186,8 @@ static void start_daemon(int port)
         MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL, 0, NULL,
         NULL, on_request, NULL, MHD_OPTION_SOCK_ADDR, &at, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, NULL, MHD_OPTION_NOTIFY_CONNECTION, on_connection, NULL,
-        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_END);
+        MHD_OPTION_LISTENING_ADDRESS_REUSE, 1U, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL,
+        MHD_OPTION_END);
     assert_non_null(node.daemon);
     node.port = MHD_get_daemon_info(node.daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
 }
@@ -347,7 +365,7 @@ static void threads_share_a_few_connections(void **state)
 static void what_fails_is_asked_for_again(void **state)
 {
     (void)state;
-    static const mood moods[] = {BUSY, BROKEN, SHORT, SPOILED, SILENT};
+    static const mood moods[] = {BUSY, BROKEN, SHORT, SPOILED, SILENT, DENYING, MISHEARING};
     pen_dataset *ds = open_ok(address(), NULL);
     for (size_t i = 0; i < COUNT(moods); i++) {
         atomic_store(&node.mood, moods[i]);
@@ -385,6 +403,39 @@ static void time_runs_out_with_a_reason(void **state)
     assert_int_equal(pen_dataset_read(ds, 3, got, sizeof got, &err), PEN_EIO);
     assert_non_null(strstr(err.text, "500, broken"));
     assert_non_null(strstr(err.text, "127.0.0.1:"));
+    pen_dataset_unref(ds);
+}
+
+static void a_no_is_final_when_it_was_said_often(void **state)
+{
+    (void)state;
+    setenv("PENSTOCK_REMOTE_TIMEOUT", "3600", 1);
+    pen_dataset *ds = open_ok(address(), NULL);
+    atomic_store(&node.mood, DENYING);
+    atomic_store(&node.n_moody, INT32_MAX);
+    uint8_t got[4096];
+    pen_error err = {0};
+    assert_int_equal(pen_dataset_read(ds, 3, got, sizeof got, &err), PEN_EIO);
+    assert_non_null(strstr(err.text, "answers 400, odd"));
+    assert_int_equal(atomic_load(&node.n_posts), PEN__SERVER_DENIALS);
+    assert_int_equal(pen_dataset_read(ds, 4, got, sizeof got, &err), PEN_EIO);
+    assert_int_equal(atomic_load(&node.n_posts), PEN__SERVER_DENIALS + 1);
+    atomic_store(&node.n_moody, 0); /* and is asked when it is needed again */
+    read_is_right(ds, 3);
+    pen_dataset_unref(ds);
+}
+
+static void an_answer_to_something_else_is_none(void **state)
+{
+    (void)state;
+    setenv("PENSTOCK_REMOTE_TIMEOUT", "0.3", 1);
+    pen_dataset *ds = open_ok(address(), NULL);
+    atomic_store(&node.mood, MISHEARING);
+    atomic_store(&node.n_moody, INT32_MAX);
+    uint8_t got[4096];
+    pen_error err = {0};
+    assert_int_equal(pen_dataset_read(ds, 3, got, sizeof got, &err), PEN_EIO);
+    assert_non_null(strstr(err.text, "what it was asked was damaged on its way"));
     pen_dataset_unref(ds);
 }
 
@@ -596,6 +647,8 @@ int main(void)
         NODE_TEST(what_fails_is_asked_for_again),
         NODE_TEST(a_server_that_goes_is_waited_for),
         NODE_TEST(time_runs_out_with_a_reason),
+        NODE_TEST(a_no_is_final_when_it_was_said_often),
+        NODE_TEST(an_answer_to_something_else_is_none),
         NODE_TEST(a_cancelled_fetch_ends_soon),
         NODE_TEST(who_reads_may_be_told_to_leave),
         NODE_TEST(a_fetch_brings_a_parcel),

@@ -127,6 +127,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     node: "Node"
+    body = b""
 
     def log_message(self, *_: object) -> None:
         pass
@@ -136,6 +137,14 @@ class Handler(BaseHTTPRequestHandler):
             super().handle()
         except OSError:  # the client went away, or we did
             self.close_connection = True
+
+    def send_response(self, code: int, message: str | None = None) -> None:
+        """Every answer says what it answers."""
+        super().send_response(code, message)
+        if self.node.says_what_it_was_asked:
+            target = getattr(self, "path", "")  # what is no HTTP has none
+            asked = crc32c(target.encode() + self.body)
+            self.send_header("Penstock-Asked", f"{asked:08x}")
 
     def reply(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -157,6 +166,7 @@ class Handler(BaseHTTPRequestHandler):
         return True
 
     def do_GET(self) -> None:
+        self.body = b""
         if not self.is_welcome():
             return
         path, _, query = self.path.partition("?")
@@ -187,10 +197,10 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(b" ")
 
     def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.body = self.rfile.read(int(self.headers["Content-Length"]))
         if not self.is_welcome():
             return
-        if self.node.refuses_pipelines or not json.loads(body).get("ops"):
+        if self.node.refuses_pipelines or not json.loads(self.body).get("ops"):
             self.refuse(422, "another numerics version")
             return
         self.node.pipelines.add(self.path.rpartition("/")[2])
@@ -438,6 +448,7 @@ class Node:
         self.spoil_description: Callable[[bytes], bytes] = lambda text: text
         self.lies: dict[str, Any] = {}
         self.refuses_pipelines = False
+        self.says_what_it_was_asked = True
         self.drips = False  # instead of telling what it holds
         self.knows_fields = True  # as nodes did not at first
         self.pipelines: set[str] = set()

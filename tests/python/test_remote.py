@@ -292,6 +292,54 @@ def test_when_all_replicas_refuse_each_is_named_with_its_reason(folder, plain_op
         assert f"{second.address} answers 403, not for you" in str(caught.value)
 
 
+def test_a_no_that_is_taken_back_is_none(node, folder, stream, monkeypatch):
+    """It may come of a bit that flipped in the request's head."""
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    statuses = [400, 403, 405, 411, 413, 414, 422, 431, 501]
+    left = [status for status in statuses for _ in range(2)]
+
+    def deny(handler, frames):
+        if left and node.n_posts % 3:
+            handler.refuse(left.pop(), "odd")
+        else:
+            node_double.behave(handler, frames)
+
+    node.misbehave = deny
+    while left:
+        assert stream(node.url("pictures")) == stream(folder)
+
+
+@pytest.mark.parametrize("status", [400, 403, 405, 411, 413, 414, 422, 431])
+def test_a_no_that_is_said_again_and_again_is_final(status, node, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    dataset = penstock.Dataset(node.url("pictures"))
+    node.misbehave = lambda handler, _: handler.refuse(status, "never")
+    with pytest.raises(penstock.InputOutputError, match=f"answers {status}, never"):
+        dataset.read(0)
+    assert node.n_posts == 5
+
+
+def test_a_wrong_token_is_final_at_once(node, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "3600")
+    dataset = penstock.Dataset(node.url("pictures"))
+    node.seen.clear()
+    node.token = "changed"
+    with pytest.raises(penstock.InputOutputError, match="answers 401, wrong token"):
+        dataset.read(0)
+    assert len(node.seen) == 1
+
+
+def test_answers_that_do_not_say_what_they_answer_are_not_taken(node, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1")
+    dataset = penstock.Dataset(node.url("pictures"))
+    node.says_what_it_was_asked = False
+    words = "does not say what it was asked: is it of an older version"
+    with pytest.raises(penstock.InputOutputError, match=words):
+        dataset.read(0)
+    with pytest.raises(penstock.InputOutputError, match=words):
+        penstock.Dataset(node.url("pictures"))
+
+
 def test_time_that_runs_out_is_blamed_on_each_replica(folder, monkeypatch):
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
     with Node(pictures=folder) as first, Node(pictures=folder) as second:
