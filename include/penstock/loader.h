@@ -155,8 +155,8 @@ PEN_API int pen_loader_draw_mix(const pen_loader *loader, int64_t epoch, int64_t
                                 pen_mix_params *out, pen_error *err);
 
 /* What went wrong and training goes on without, such as a disk that is too full to keep what was
- * learned of a remote dataset: a line in dst, cut off where it does not fit, and each but once.
- * Returns its length; 0: nothing. */
+ * learned of a remote dataset, or a storage node that does not know the pipeline: a line in dst,
+ * cut off where it does not fit, and each but once. Returns its length; 0: nothing. */
 PEN_API int64_t pen_loader_warning(pen_loader *loader, char *dst, size_t dst_cap);
 
 /* Where the time went, summed over threads since creation. */

@@ -207,14 +207,14 @@ static int next_slice(py_loader *self, pen_batch **batch, pen_error *err)
 /* -1: somebody has made errors of warnings. */
 static int pass_on_warning(pen_loader *loader)
 {
-    char text[512];
-    const int64_t n = pen_loader_warning(loader, text, sizeof text);
-    if (n <= 0)
-        return 0;
-    /* It may name a file, and names are any bytes. */
-    PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)n, "backslashreplace");
-    const int rc = message ? PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", message) : -1;
-    Py_XDECREF(message);
+    char text[640];
+    int rc = 0;
+    for (int64_t n; rc == 0 && (n = pen_loader_warning(loader, text, sizeof text)) > 0;) {
+        /* It may name a file, and names are any bytes. */
+        PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)n, "backslashreplace");
+        rc = message ? PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "%U", message) : -1;
+        Py_XDECREF(message);
+    }
     return rc;
 }
 

@@ -541,8 +541,12 @@ int64_t pen_loader_warning(pen_loader *loader, char *dst, size_t dst_cap)
     if (dst_cap == 0)
         return 0;
     dst[0] = '\0';
-    if (loader->pid != getpid() || !loader->allow.is_ready)
+    if (loader->pid != getpid())
         return 0;
-    pen__allow_warning(&loader->allow, dst, dst_cap);
+    const pen__source *source = loader->ds->source;
+    if (loader->allow.is_ready)
+        pen__allow_warning(&loader->allow, dst, dst_cap);
+    if (!dst[0] && source->warning)
+        source->warning(loader->ds, loader->pipe, dst, dst_cap);
     return (int64_t)strlen(dst);
 }

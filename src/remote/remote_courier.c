@@ -2,6 +2,7 @@
  * remote_rounds.c. */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -201,4 +202,17 @@ double pen__courier_cores(pen__courier *c, const pen_pipeline *pipe)
     const double cores = pen__told_sum(&c->told, job);
     pthread_mutex_unlock(&c->lock);
     return cores;
+}
+
+void pen__courier_warning(pen__courier *c, const pen_pipeline *pipe, char *dst, size_t dst_cap)
+{
+    dst[0] = '\0';
+    if (c->pid != getpid())
+        return;
+    pthread_mutex_lock(&c->lock);
+    if (strcmp(c->warning.pipeline, pen_pipeline_hash(pipe)) == 0) {
+        snprintf(dst, dst_cap, "%s", c->warning.text);
+        c->warning.text[0] = '\0';
+    }
+    pthread_mutex_unlock(&c->lock);
 }

@@ -39,6 +39,10 @@ int64_t pen__courier_bring(pen__courier *courier, pen__call *call, pen_error *er
  * which others may be left out.  Each call's `result` says what came of it. */
 int pen__courier_bring_all(pen__courier *courier, pen__call *calls, int n, pen_error *err);
 
+/* What users of this pipeline should know, each but once: a line in dst, or "".  Any thread. */
+void pen__courier_warning(pen__courier *courier, const pen_pipeline *pipe, char *dst,
+                          size_t dst_cap);
+
 /* Cores that servers say samples for this pipeline may use there; NaN: not known.  Any thread. */
 double pen__courier_cores(pen__courier *courier, const pen_pipeline *pipe);
 

@@ -24,6 +24,10 @@ struct pen__courier {
     pthread_mutex_t lock; /* guards what follows, and each call's is_done */
     pen__calls incoming;
     pen__told told;
+    struct {
+        char pipeline[PEN__DIGEST_TEXT]; /* that it is about */
+        char text[PEN__SERVER_CAUSE + PEN__REMOTE_LABEL + 80];
+    } warning; /* text: "" if there is none, or it was fetched */
     bool is_closing;
     pen__pool *thread; /* NULL until the first call */
     /* fixed */

@@ -25,7 +25,8 @@
  * first.  It is a refusal when the server denied the same sample so often, or anything it was asked
  * since it last did its work (PEN__SERVER_DENIALS).
  *
- * Pipelines that a server does not do are refusals of another kind: it sends stored files.
+ * Pipelines that a server does not do are refusals of another kind: it sends stored files, and a
+ * warning says so.
  */
 #include <stdio.h>
 #include <string.h>
@@ -282,11 +283,20 @@ static void on_did(pen__courier *c, pen__request *request, int64_t now)
     }
 }
 
-/* Stored files are what is to be had of it for this pipeline. */
-static void on_refused_pipeline(const pen__request *request)
+/* Stored files are what is to be had of it for this pipeline: who trains shall know. */
+static void on_refused_pipeline(pen__courier *c, const pen__request *request, const char *cause)
 {
     pen__server *server = request->server;
     pen__server_note(server, request->pipeline, false, true);
+    if (strcmp(server->warned, request->pipeline) == 0)
+        return;
+    snprintf(server->warned, sizeof server->warned, "%s", request->pipeline);
+    pthread_mutex_lock(&c->lock);
+    snprintf(c->warning.pipeline, sizeof c->warning.pipeline, "%s", request->pipeline);
+    snprintf(c->warning.text, sizeof c->warning.text,
+             "%s does not do this pipeline and sends stored files: it answers %s", server->label,
+             cause);
+    pthread_mutex_unlock(&c->lock);
 }
 
 /* The transfer is over. */
@@ -307,12 +317,12 @@ static void finish(pen__courier *c, pen__request *request, CURLcode code)
         break;
     case PEN__OUTCOME_FORGETS_PIPELINE:
         if (pen__server_forgets(server, request->pipeline))
-            on_refused_pipeline(request);
+            on_refused_pipeline(c, request, cause);
         else
             put_aside(c, request, -1, false, cause);
         break;
     case PEN__OUTCOME_REFUSES_PIPELINE:
-        on_refused_pipeline(request);
+        on_refused_pipeline(c, request, cause);
         drop_wanted(server);
         break;
     case PEN__OUTCOME_DENIED:

@@ -64,6 +64,7 @@ typedef struct pen__server {
     pen__server_pace pace;         /* of the last request */
     pen__server_pipeline pipelines[PEN__SERVER_PIPELINES];
     int n_noted;                   /* so far: the oldest gives way, and is simply found out again */
+    char warned[PEN__DIGEST_TEXT]; /* the last pipeline whose refusal was told, or "" */
     char forgotten[PEN__DIGEST_TEXT]; /* the last one it had forgotten after it was told, or "" */
 } pen__server;
 

@@ -238,6 +238,13 @@ static double remote_cores(const pen_dataset *ds, const pen_pipeline *pipe)
     return pen__courier_cores(state->courier, pipe);
 }
 
+static void remote_warning(const pen_dataset *ds, const pen_pipeline *pipe, char *dst,
+                           size_t dst_cap)
+{
+    const remote_state *state = ds->state;
+    pen__courier_warning(state->courier, pipe, dst, dst_cap);
+}
+
 const pen__source pen__source_remote = {
     .name = "remote",
     .open = remote_open,
@@ -245,6 +252,7 @@ const pen__source pen__source_remote = {
     .read_many = remote_read_many,
     .fetch = remote_fetch,
     .cores = remote_cores,
+    .warning = remote_warning,
     .close = remote_close,
     .is_patient = true,
 };

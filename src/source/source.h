@@ -78,6 +78,9 @@ typedef struct pen__source {
     /* Cores that those who pack say parcels for this pipeline may use; NaN: not known.
      * Thread-safe.  NULL: nobody says. */
     double (*cores)(const pen_dataset *ds, const pen_pipeline *pipe);
+    /* What users of this pipeline should know, each but once: a line in dst, which has room, or "".
+     * Thread-safe.  NULL: nothing. */
+    void (*warning)(const pen_dataset *ds, const pen_pipeline *pipe, char *dst, size_t dst_cap);
     bool is_patient; /* tries again by itself: read and fetch are called once */
     /* Free ds->state; called on half-opened datasets too.  NULL: nothing to free. */
     void (*close)(pen_dataset *ds);
