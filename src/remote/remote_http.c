@@ -301,6 +301,7 @@ static size_t take_header(char *line, size_t one, size_t n, void *ctx)
 {
     (void)one;
     getting *g = ctx;
+    g->moved_at = pen__now_ns();
     pen__asked_hear(&g->asked, line, n);
     return n;
 }

@@ -197,6 +197,7 @@ static size_t take_header(char *line, size_t one, size_t n, void *ctx)
 {
     (void)one;
     pen__request *request = ctx;
+    request->moved_ns = pen__now_ns();
     pen__asked_hear(&request->asked, line, n);
     pen__told_parse(line, n, &request->cores);
     return n;

@@ -344,6 +344,27 @@ def test_answers_that_do_not_say_what_they_answer_are_not_taken(node, monkeypatc
         penstock.Dataset(node.url("pictures"))
 
 
+def test_a_head_that_comes_slowly_is_no_silence(node, folder, monkeypatch):
+    monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "12")  # a silence has two seconds
+
+    def be_slow(handler, frames):
+        handler.send_response(200)
+        for number in range(10):
+            handler.send_header(f"X-{number}", "slow")
+            handler.flush_headers()
+            time.sleep(0.25)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        for chunk in frames:
+            handler.send_chunk(chunk)
+        handler.wfile.write(b"0\r\n\r\n")
+
+    dataset = penstock.Dataset(node.url("pictures"))
+    node.misbehave = be_slow
+    assert dataset.read(0) == penstock.Dataset(folder).read(0)
+    assert node.n_posts == 1
+
+
 def test_time_that_runs_out_is_blamed_on_each_replica(folder, monkeypatch):
     monkeypatch.setenv("PENSTOCK_REMOTE_TIMEOUT", "1.5")
     with Node(pictures=folder) as first, Node(pictures=folder) as second:
