@@ -3,11 +3,8 @@
 import contextlib
 import json
 import os
-import random
 import re
 import shutil
-import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -442,80 +439,6 @@ def test_two_jobs_share_a_node_and_are_told_what_they_may_use(folder, digests, t
     )
     assert float(spent["fair"]) > 0
     assert float(spent["worth"]) > 0
-
-
-# ---- a bad line ----
-
-
-class Line:
-    """A way to a server on which connections end and bits flip, at places that a seed chooses.
-    Requests arrive as they are."""
-
-    def __init__(self, port: int, seed: int) -> None:
-        self.to_port, self.chance = port, random.Random(seed)
-        self.misdeeds: list[str] = []  # a line is good until it has some
-        self.n_done = dict.fromkeys(("cut", "reset", "flip"), 0)
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.port = self.listener.getsockname()[1]
-        threading.Thread(target=self.accept, daemon=True).start()
-
-    def accept(self) -> None:
-        with contextlib.suppress(OSError):  # closed
-            while True:
-                client, _ = self.listener.accept()
-                threading.Thread(target=self.join_to_server, args=(client,), daemon=True).start()
-
-    def join_to_server(self, client: socket.socket) -> None:
-        with client, socket.create_connection(("127.0.0.1", self.to_port)) as server:
-            requests = threading.Thread(target=self.pump, args=(client, server, False))
-            requests.start()
-            self.pump(server, client, True)
-            requests.join()
-
-    def pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
-        with contextlib.suppress(OSError):
-            while piece := source.recv(2048):
-                sink.sendall(self.spoil(piece, sink) if is_answer else piece)
-        for end_of_line in (source, sink):
-            with contextlib.suppress(OSError):
-                end_of_line.shutdown(socket.SHUT_RDWR)
-
-    def spoil(self, piece: bytes, sink: socket.socket) -> bytes:
-        if not self.misdeeds or self.chance.random() > 0.05:
-            return piece
-        misdeed, at = self.chance.choice(self.misdeeds), self.chance.randrange(len(piece))
-        if misdeed == "flip":
-            if piece.startswith(b"HTTP"):  # in a frame, not in an answer's status
-                return piece
-            self.n_done[misdeed] += 1
-            return piece[:at] + bytes([piece[at] ^ 1 << self.chance.randrange(8)]) + piece[at + 1 :]
-        self.n_done[misdeed] += 1
-        sink.sendall(piece[:at])
-        if misdeed == "reset":
-            sink.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            sink.shutdown(socket.SHUT_RD)  # who reads there leaves, and the last one closes it
-        raise ConnectionError
-
-
-@pytest.mark.parametrize("misdeeds", ["cut", "reset", "flip", "cut reset flip"])
-@pytest.mark.parametrize(("seed", "offload"), [(1, "none"), (2, "none"), (3, "auto"), (4, "auto")])
-def test_the_stream_survives_a_bad_line(seed, offload, misdeeds, port, folder, ops, digests):
-    """With "auto", what is cut off and flipped are parts of files and coded pixels."""
-    line = Line(port, seed)
-    dataset = penstock.Dataset(f"penstock://127.0.0.1:{line.port}/pictures")
-    line.misdeeds = misdeeds.split()
-    wanted = stream(folder, ops, digests, epochs=3)
-    try:
-        for _ in range(20):
-            found = stream(dataset, ops, digests, epochs=3, offload=offload, policy="fixed")
-            assert found == wanted
-            if all(line.n_done[misdeed] for misdeed in line.misdeeds):
-                break
-        else:
-            pytest.fail(f"the line was too good: {line.n_done}")
-    finally:
-        line.listener.shutdown(socket.SHUT_RDWR)  # who accepts there leaves
-        line.listener.close()
 
 
 # ---- Ctrl-C ----
