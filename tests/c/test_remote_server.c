@@ -46,6 +46,24 @@ static void fail_at(pen__server *server, int64_t now_ns, int64_t took_ns, int64_
     fail_by_chance(server, now_ns, took_ns, again_ns, cause, UINT32_MAX);
 }
 
+static void denials_count_until_it_does_its_work(void **state)
+{
+    (void)state;
+    pen__server server = {.is_checked = true};
+    pen__fault fault = {.again_ns = -1, .max_pause_ns = 2000 * MS, .cause = "400"};
+    for (int i = 1; i <= 6; i++) {
+        fault.now_ns = i * 1000 * MS;
+        fault.is_denial = i % 2 == 0; /* with other faults between them */
+        pen__server_failed(&server, &fault);
+        assert_int_equal(server.n_denied, i / 2);
+    }
+    fault.took_ns = 1500 * MS; /* it was under way when another failed */
+    pen__server_failed(&server, &fault);
+    assert_int_equal(server.n_denied, 3);
+    pen__server_did(&server, "");
+    assert_int_equal(server.n_denied, 0);
+}
+
 static void a_server_that_failed_is_put_aside_and_has_to_be_checked(void **state)
 {
     (void)state;
@@ -287,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pauses_grow_are_random_and_have_a_limit),
+        cmocka_unit_test(denials_count_until_it_does_its_work),
         cmocka_unit_test(a_server_that_failed_is_put_aside_and_has_to_be_checked),
         cmocka_unit_test(a_server_that_is_full_gets_fewer_requests_at_once),
         cmocka_unit_test(who_was_sent_away_together_does_not_come_back_together),
