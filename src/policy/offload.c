@@ -62,7 +62,7 @@ static double room_of(const pen__offload_facts *f)
 static bool is_net_slowest(const pen__offload_facts *f, double share)
 {
     const pen__offload_times t = pen__offload_times_at(f, share);
-    return t.net_s > t.storage_s && room_of(f) * t.net_s > others(f);
+    return fmax(f->lean, 1) * t.net_s > t.storage_s && room_of(f) * t.net_s > others(f);
 }
 
 /* Is it worth going?  On the way up, late batches count; on the way down, what is slowest. */
@@ -282,7 +282,9 @@ static bool judge(pen__offload_watch *w, const pen__offload_span *span, double c
         return false;
     } else if (is_low(w, span, share) && used > 0 && w->tried != PEN__TRIED_BYTES) {
         if (rate < full * known) {
-            blame(w, rate_now, used, share);
+            /* Who uses nearly all that it may have is short of no less: what is left of a small
+             * quota at the end of a period is lost. */
+            blame(w, rate_now, are_busy(span) ? span->allowance : used, share);
             w->allowance = span->allowance;
         }
     } else {
@@ -369,6 +371,13 @@ _Static_assert(SPAN(node_saves_1, node_saves_8) == (PEN_OFFLOAD_SLICES - 1) * si
                "slices are not one after the other");
 #undef SPAN
 
+/* Of a hundredth of a core, what a tenth of a second gives is about what a sample takes. */
+static double lean_of(double allowance)
+{
+    const double piece = 0.005, most = 0.25;
+    return 1 + fmin(piece / allowance, most);
+}
+
 bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
                        pen__offload_facts *out)
 {
@@ -382,6 +391,7 @@ bool pen__offload_know(const pen__offload_watch *w, const pen_policy_state *s,
         .raw_bytes = s->stored_bytes,
         .bytes_per_s = w->bytes_per_s * fmax(w->hope, 1),
         .storage_cores = fmin(w->storage_cores > 0 ? w->storage_cores : INFINITY, allowance_of(s)),
+        .lean = lean_of(allowance_of(s)),
     };
     memcpy(out->saved_bytes + 1, state + offsetof(pen_policy_state, node_saves_1), bytes);
     memcpy(out->cpu_s + 1, state + offsetof(pen_policy_state, node_takes_1), bytes);

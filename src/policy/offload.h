@@ -8,6 +8,11 @@
  * then: once a job is I/O-bound, T_Net counts 1.15 times beside device and client.  A job whose
  * device or client is slower than the network with files as they are gets nothing.
  *
+ * A small quota is given out in pieces: a node works for some milliseconds of every tenth of a
+ * second, and for one sample it may need more than such a piece.  Network and node then wait for
+ * each other some of the time wherever both are as slow on average.  What nodes are given on top of
+ * that costs no time, but saves bytes: there T_CS may be the larger one, by `lean`.
+ *
  * Pure, without a clock.  Times are seconds a sample.
  */
 #ifndef PEN_POLICY_OFFLOAD_H
@@ -27,6 +32,7 @@ typedef struct pen__offload_facts {
     double raw_bytes;          /* of a sample */
     double bytes_per_s;        /* that the network brings */
     double storage_cores;      /* that this job may have; INFINITY: no limit was met or told */
+    double lean;               /* times the network's time that nodes may take; 0 counts as 1 */
     double saved_bytes[PEN__OFFLOAD_POINTS], cpu_s[PEN__OFFLOAD_POINTS]; /* a sample, by the best
                                    i of PEN_OFFLOAD_SLICES equal parts of all offers; at [0] nothing
                                    is saved, and files take what they take */

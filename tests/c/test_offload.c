@@ -484,10 +484,57 @@ static void an_allowance_is_planned_with_at_once(void **state)
     j.truth.device_s = 0.01;
     j.truth.storage_cores = 1;
     run_job(&j, 1.8);
-    assert_near(j.share, 0.5);
+    assert_true(fabs(j.share - 0.5) < 0.002);
     job unknowing = {.truth = j.truth, .dice = 1};
     run_job(&unknowing, 1.8);
     assert_near(unknowing.share, 1);
+}
+
+/* A job of `cores`, for which nodes could do half of what there is in the network's time. */
+static job with_small_quota(double cores)
+{
+    job j = {.truth = usual(), .told = -1, .dice = 1};
+    j.truth.device_s = 0.01;
+    j.truth.storage_cores = cores;
+    for (int i = 1; i < PEN__OFFLOAD_POINTS; i++)
+        j.truth.cpu_s[i] *= cores;
+    return j;
+}
+
+/* 1.25 (0.1 - 0.08 s) = 0.12 s, as a tenth of a second of that quota is 2 ms. */
+static void nodes_with_a_small_quota_get_some_more(void **state)
+{
+    (void)state;
+    pen__offload_facts f = usual();
+    f.device_s = 0.01;
+    f.storage_cores = 1;
+    f.lean = 1.25;
+    assert_near(pen__offload_plan(&f), 0.125 / 0.22);
+    f.device_s = 0.12; /* but not where there is nothing to gain */
+    assert_near(pen__offload_plan(&f), 0);
+    job small = with_small_quota(0.02), large = with_small_quota(0.5);
+    run_job(&small, 10);
+    run_job(&large, 10);
+    assert_true(fabs(small.share - 0.125 / 0.22) < 0.02);
+    assert_true(large.share < 0.53);
+}
+
+/* Of a small quota some is lost at the end of each period; that is no smaller quota.  Who uses half
+ * of what it is said to have has no more. */
+static void who_uses_nearly_all_is_short_of_no_less(void **state)
+{
+    (void)state;
+    const double told[] = {0.0105, 0.02};
+    for (int i = 0; i < 2; i++) {
+        job j = with_small_quota(0.01);
+        pen__offload_facts known;
+        j.told = told[i];
+        j.noise = 0.05;
+        run_job(&j, 60);
+        const pen_policy_state s = live(&j);
+        assert_true(pen__offload_know(&j.watch, &s, &known));
+        assert_true(i == 0 ? known.storage_cores == 0.0105 : known.storage_cores < 0.015);
+    }
 }
 
 static void any_job_that_is_told_comes_near_its_best(void **state)
@@ -831,6 +878,8 @@ int main(void)
         cmocka_unit_test(a_plan_follows_the_world),
         cmocka_unit_test(the_smaller_of_what_is_told_and_what_was_met_counts),
         cmocka_unit_test(an_allowance_is_planned_with_at_once),
+        cmocka_unit_test(nodes_with_a_small_quota_get_some_more),
+        cmocka_unit_test(who_uses_nearly_all_is_short_of_no_less),
         cmocka_unit_test(any_job_that_is_told_comes_near_its_best),
         cmocka_unit_test(what_others_leave_is_taken_soon),
         cmocka_unit_test(an_allowance_that_nobody_gets_does_little_harm),
