@@ -2,9 +2,9 @@
 #include "remote/remote_asked.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "base/crc32c.h"
+#include "remote/remote_http.h"
 
 enum { DIGITS = 8 };
 
@@ -13,11 +13,6 @@ pen__asked pen__asked_begin(const char *url, const char *body, size_t len)
     const char *host = strstr(url, "://"), *target = host ? strchr(host + 3, '/') : NULL;
     const uint32_t sum = target ? pen__crc32c(0, target, strlen(target)) : 0;
     return (pen__asked){.sent = pen__crc32c(sum, body, len)};
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* Exactly eight of 0-9 a-f. */
@@ -39,21 +34,13 @@ static bool parse(const char *text, size_t len, uint32_t *out)
 
 void pen__asked_hear(pen__asked *asked, const char *line, size_t len)
 {
-    static const char name[] = PEN__ASKED_HEADER ":", status[] = "HTTP/";
-    const size_t n = sizeof name - 1;
+    static const char status[] = "HTTP/";
+    const char *value;
     if (len >= sizeof status - 1 && memcmp(line, status, sizeof status - 1) == 0)
         asked->is_told = false; /* another head: that before it was no answer yet */
-    if (len < n || strncasecmp(line, name, n) != 0)
-        return;
-    line += n;
-    len -= n;
-    while (len > 0 && is_space(line[len - 1]))
-        len--;
-    while (len > 0 && is_space(*line)) {
-        line++;
-        len--;
-    }
-    asked->is_told = parse(line, len, &asked->told);
+    const int64_t n = pen__http_value(line, len, PEN__ASKED_HEADER ":", &value);
+    if (n >= 0)
+        asked->is_told = parse(value, (size_t)n, &asked->told);
 }
 
 pen__asked_verdict pen__asked_judge(const pen__asked *asked)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -237,6 +238,28 @@ void pen__http_explain_status(long status, const char *body, size_t len, char *d
     else
         snprintf(dst, dst_cap, "%ld", status);
     json_decref(root);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+int64_t pen__http_value(const char *line, size_t len, const char *name, const char **value)
+{
+    const size_t n = strlen(name);
+    if (len < n || strncasecmp(line, name, n) != 0)
+        return -1;
+    line += n;
+    len -= n;
+    while (len > 0 && is_space(line[len - 1]))
+        len--;
+    while (len > 0 && is_space(*line)) {
+        line++;
+        len--;
+    }
+    *value = line;
+    return (int64_t)len;
 }
 
 int64_t pen__http_retry_after(CURL *easy)

@@ -37,6 +37,10 @@ void pen__http_explain_status(long status, const char *body, size_t len, char *d
 /* What Retry-After says, in nanoseconds and within reason; -1: nothing. */
 int64_t pen__http_retry_after(CURL *easy);
 
+/* What a line of an answer's head says under this name ("Penstock-Cores:"), without white space
+ * around it; its length, or -1: it is another line. */
+int64_t pen__http_value(const char *line, size_t len, const char *name, const char **value);
+
 typedef struct pen__http_answer {
     long status;       /* 0: none came */
     bool is_ours;      /* the status is an answer to what was asked, as it says */

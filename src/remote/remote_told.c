@@ -3,9 +3,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/digest.h"
+#include "remote/remote_http.h"
 
 enum { MAX_TEXT = 16 };
 
@@ -16,11 +16,6 @@ uint64_t pen__told_job(uint64_t owner, const pen_pipeline *pipe)
 }
 
 /* ---- the line ---- */
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
 
 /* "12", "0.75": no sign, no exponent, and whatever the locale is. */
 static bool parse_number(const char *text, size_t len, double *out)
@@ -45,19 +40,9 @@ static bool parse_number(const char *text, size_t len, double *out)
 
 bool pen__told_parse(const char *line, size_t len, double *cores)
 {
-    static const char name[] = "Penstock-Cores:";
-    const size_t n = sizeof name - 1;
-    if (len < n || strncasecmp(line, name, n) != 0)
-        return false;
-    line += n;
-    len -= n;
-    while (len > 0 && is_space(line[len - 1]))
-        len--;
-    while (len > 0 && is_space(*line)) {
-        line++;
-        len--;
-    }
-    return parse_number(line, len, cores);
+    const char *value;
+    const int64_t n = pen__http_value(line, len, "Penstock-Cores:", &value);
+    return n >= 0 && parse_number(value, (size_t)n, cores);
 }
 
 /* ---- what was said ---- */
